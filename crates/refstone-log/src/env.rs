@@ -1,0 +1,168 @@
+//! The I/O seam: every file operation, the lock, the clock and the random log id.
+//!
+//! Nothing else in this crate touches the operating system, so a test that replaces the [`Env`]
+//! sees, and may fail, every operation.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use crate::seq::Timestamp;
+
+/// Files, directories, locks and time, as a log uses them.
+pub trait Env: fmt::Debug + Send + Sync {
+    /// Creates a file that must not exist, for reading and writing.
+    ///
+    /// # Errors
+    /// As the operating system says; `AlreadyExists` if there is such a file.
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>>;
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As the operating system says; `NotFound` if there is no such file.
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>>;
+
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// As the operating system says; `NotFound` if there is no such file.
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>>;
+
+    /// Creates a directory and its parents; one that exists is fine.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives a file another name, replacing what had it.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, in no particular order.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// As the operating system says. After an error nothing is known of the names.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Takes the exclusive lock on a file, creating it if absent, without waiting.
+    ///
+    /// The lock must die with the process, and must belong to the file that has this name now.
+    ///
+    /// # Errors
+    /// `WouldBlock` if somebody holds it, else as the operating system says.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>>;
+
+    /// The time now.
+    fn now(&self) -> Timestamp;
+
+    /// A fresh identity for a log.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn random_id(&self) -> io::Result<[u8; 16]>;
+}
+
+/// An open file.
+pub trait EnvFile: fmt::Debug + Send + Sync {
+    /// Reads at an offset in bytes; fewer bytes than asked only at the end of the file or at a whim.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes at an offset in bytes; may write fewer bytes than given.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Makes content and length durable.
+    ///
+    /// # Errors
+    /// As the operating system says. After an error nothing is known of what was written.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// The length in bytes.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+
+    /// A duplicate of the descriptor (close-on-exec), which shares the kernel's error state.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>>;
+}
+
+/// A held lock; dropping it releases.
+pub trait EnvLock: fmt::Debug + Send + Sync {}
+
+impl dyn EnvFile + '_ {
+    /// Writes all bytes, going on after short and interrupted writes.
+    pub(crate) fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads until the buffer is full or the file ends; returns the bytes read.
+    pub(crate) fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Writes zeros over a range.
+    pub(crate) fn write_zeros_at(&self, range: std::ops::Range<u64>) -> io::Result<()> {
+        const CHUNK: usize = 64 << 10;
+        let zeros = [0; CHUNK];
+        let mut offset = range.start;
+        while offset < range.end {
+            let len = usize::try_from(range.end - offset).map_or(CHUNK, |left| left.min(CHUNK));
+            self.write_all_at(&zeros[..len], offset)?;
+            offset += len as u64;
+        }
+        Ok(())
+    }
+}

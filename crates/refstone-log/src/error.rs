@@ -1,0 +1,277 @@
+//! What can go wrong, and what it means for the caller: old state, new state, or unknown.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::frame::schema::SchemaError;
+use crate::frame::{EncodeError, FrameError};
+use crate::seq::Seq;
+
+/// The sort of an error, for code that decides what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Another process (or another handle) writes this log.
+    Locked,
+    /// There is no log.
+    NotFound,
+    /// There is something where a log should be created.
+    AlreadyExists,
+    /// Bytes that were durable are damaged or missing.
+    Corrupt,
+    /// The file system is full. Nothing changed.
+    NoSpace,
+    /// The operating system does not permit it.
+    Permission,
+    /// The input cannot be a transaction of this log. Nothing changed.
+    Invalid,
+    /// The write failed: the transaction did not happen, and the log goes on.
+    NotCommitted,
+    /// The sync failed: the transaction may or may not be durable. Reopen to learn which.
+    Unknown,
+    /// An earlier failure stopped the log; this transaction did not happen. Reopen to go on.
+    Poisoned,
+    /// The log was closed. The transaction did not happen.
+    Closed,
+    /// Another failure of the operating system.
+    Io,
+}
+
+impl ErrorKind {
+    fn of_io(error: &io::Error) -> ErrorKind {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                ErrorKind::Permission
+            }
+            _ => ErrorKind::Io,
+        }
+    }
+}
+
+/// Why a log could not be created, opened or read. Nothing was changed unless the text says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another writer holds the lock.
+    #[error(
+        "{path}: another writer holds this lock; stop that process, or read the log without \
+         writing to it"
+    )]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// There is no log in the directory.
+    #[error("{dir}: there is no reference log here; `refstone init` creates one")]
+    NotFound {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The live file is gone or empty, but what stands beside it shows that there was one.
+    #[error(
+        "{path}: the live log is {state}, yet {witness} stands beside it, so there was one; \
+         restore the file from a backup (it is not created anew, which would lose its history)"
+    )]
+    MissingLive {
+        /// The live file.
+        path: PathBuf,
+        /// `missing` or `empty`.
+        state: &'static str,
+        /// A name that proves there was a log.
+        witness: String,
+    },
+    /// A log is created only in an empty directory.
+    #[error("{dir}: a log is created only in an empty directory, and `{found}` is in this one")]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+        /// A name found in it.
+        found: String,
+    },
+    /// The file does not open with the schema of a log this version reads.
+    #[error("{path}, byte 0: {problem}")]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: SchemaError,
+    },
+    /// The log is one of another object format.
+    #[error("{path}: this log has {found} objects, expected {expected}")]
+    ObjectFormat {
+        /// The file.
+        path: PathBuf,
+        /// The format asked for.
+        expected: crate::ObjectFormat,
+        /// The format of the log.
+        found: crate::ObjectFormat,
+    },
+    /// Bytes that were durable are damaged or missing.
+    #[error(
+        "{path}: {damage}; nothing was changed. Restore the file from a backup, or see docs/durability.md"
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        damage: Damage,
+    },
+    /// The options cannot make a log.
+    #[error("{0}")]
+    Invalid(String),
+    /// The operating system refused an operation.
+    #[error("{path}: cannot {operation}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// Damage in the part of a log that was durable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("byte {offset}, where transaction {seq} belongs: {problem}")]
+pub struct Damage {
+    /// Where the damaged frame starts, in bytes from the start of the file.
+    pub offset: u64,
+    /// The sequence that belongs there.
+    pub seq: Seq,
+    /// What is wrong.
+    pub problem: DamageKind,
+}
+
+/// How durable bytes are damaged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DamageKind {
+    /// The frame is not valid.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    /// The file ends without the end-of-stream marker that every log has.
+    #[error(
+        "the file ends here, {found} bytes into the end-of-stream marker; its tail was cut off"
+    )]
+    NoEnd {
+        /// Bytes of the marker that are there.
+        found: u64,
+    },
+    /// The frame looks torn, but a later one says that it was durable.
+    #[error(
+        "{torn}; it is no torn tail, since the frame at byte {witness_offset} was written when \
+         transaction {durable} was durable"
+    )]
+    NotTorn {
+        /// What is wrong with the frame.
+        torn: FrameError,
+        /// Where the later frame starts.
+        witness_offset: u64,
+        /// The durable sequence in the later frame.
+        durable: Seq,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn io(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+        let path = path.to_owned();
+        move |source| OpenError::Io { path, operation, source }
+    }
+
+    /// The sort of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            OpenError::Locked { .. } => ErrorKind::Locked,
+            OpenError::NotFound { .. } => ErrorKind::NotFound,
+            OpenError::NotEmpty { .. } => ErrorKind::AlreadyExists,
+            OpenError::MissingLive { .. }
+            | OpenError::Schema { .. }
+            | OpenError::Corrupt { .. } => ErrorKind::Corrupt,
+            OpenError::ObjectFormat { .. } | OpenError::Invalid(_) => ErrorKind::Invalid,
+            OpenError::Io { source, .. } => ErrorKind::of_io(source),
+        }
+    }
+}
+
+/// Why a transaction was not staged. It spent no sequence and left no trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The rows cannot be a transaction of this log.
+    #[error("the transaction cannot be written: {0}")]
+    Invalid(String),
+    /// The file system has no room for the transaction.
+    #[error("no space for the transaction: {source}; free some, and try again")]
+    NoSpace {
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The log cannot be written.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+impl From<EncodeError> for AppendError {
+    fn from(error: EncodeError) -> Self {
+        AppendError::Invalid(error.to_string())
+    }
+}
+
+impl AppendError {
+    /// The sort of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            AppendError::Invalid(_) => ErrorKind::Invalid,
+            AppendError::NoSpace { source } => ErrorKind::of_io(source),
+            AppendError::Commit(error) => error.kind(),
+        }
+    }
+}
+
+/// Why a staged transaction was not acknowledged.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// The write failed. The transaction did not happen; the log goes on.
+    #[error("not committed: the write failed ({cause}); the transaction did not happen, try again")]
+    NotCommitted {
+        /// What failed.
+        cause: Arc<str>,
+    },
+    /// The sync failed, or the leader died. The transaction may or may not be durable.
+    #[error(
+        "unknown outcome: {cause}; the log is stopped until it is reopened, which tells whether \
+         the transaction is durable"
+    )]
+    Unknown {
+        /// What failed.
+        cause: Arc<str>,
+    },
+    /// An earlier failure stopped the log before this transaction was written. It did not happen.
+    #[error("not committed: the log is stopped until it is reopened ({cause})")]
+    Poisoned {
+        /// What failed first.
+        cause: Arc<str>,
+    },
+    /// The log was closed before. The transaction did not happen.
+    #[error("not committed: the log is closed")]
+    Closed,
+}
+
+impl CommitError {
+    /// The sort of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            CommitError::NotCommitted { .. } => ErrorKind::NotCommitted,
+            CommitError::Unknown { .. } => ErrorKind::Unknown,
+            CommitError::Poisoned { .. } => ErrorKind::Poisoned,
+            CommitError::Closed => ErrorKind::Closed,
+        }
+    }
+}

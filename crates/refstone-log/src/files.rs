@@ -1,0 +1,66 @@
+//! The names of a log's files: each is written and parsed here and nowhere else.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// The live log.
+pub(crate) fn live(dir: &Path) -> PathBuf {
+    dir.join("refs.arrow")
+}
+
+/// The live log while it is being made.
+pub(crate) fn live_temporary(dir: &Path) -> PathBuf {
+    dir.join("refs.arrow.tmp")
+}
+
+/// The lock of the writer. It is never renamed or removed.
+pub(crate) fn lock(dir: &Path) -> PathBuf {
+    dir.join("LOCK")
+}
+
+const CUT: &str = "refs.arrow.cut-";
+
+/// Torn bytes that recovery took off the live log, the `number`-th time.
+pub(crate) fn cut(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("{CUT}{number}"))
+}
+
+/// The number of a file that [`cut`] named.
+pub(crate) fn parse_cut(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix(CUT)?.parse().ok()
+}
+
+/// What a name in the directory of a log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Live,
+    /// Left over from a crash, or the lock: says nothing.
+    Neutral,
+    /// There was, or is, a log here.
+    Witness,
+    Foreign,
+}
+
+impl Entry {
+    pub(crate) fn of(name: &OsStr) -> Entry {
+        match name.to_str() {
+            Some("refs.arrow") => Entry::Live,
+            Some("LOCK" | "refs.arrow.tmp") => Entry::Neutral,
+            Some("history" | "tables") => Entry::Witness,
+            _ if parse_cut(name).is_some() => Entry::Witness,
+            _ => Entry::Foreign,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_file_name_is_read_back() {
+        let path = cut(Path::new("d"), 12);
+        assert_eq!(parse_cut(path.file_name().unwrap()), Some(12));
+        assert_eq!(parse_cut(OsStr::new("refs.arrow")), None);
+    }
+}

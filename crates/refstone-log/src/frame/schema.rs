@@ -1,0 +1,338 @@
+//! The message that opens the file: columns, and who the log is (`docs/format.md`, "Schema").
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+
+use super::decode::SharedSchema;
+use super::layout::{MARKER, PREFIX_LEN};
+use super::text::{Backslash, escape_into, unescape};
+use crate::kind::{Column, ColumnType, Kind, ObjectFormat};
+use crate::seq::{Seq, Timestamp};
+
+/// The one format this version writes and reads.
+pub(crate) const FORMAT: &str = "1";
+/// The largest schema message that is read.
+pub(crate) const SCHEMA_MAX: usize = 1 << 20;
+
+/// Opens the checksum in the message; a colon cannot occur in any other value.
+const CHECKSUM_TAG: &[u8; 7] = b"crc32c:";
+const CHECKSUM_BLANK: &[u8; 8] = b"00000000";
+
+/// Where the chain of frames starts: the last transaction that is no longer in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    pub(crate) seq: Seq,
+    pub(crate) crc: u32,
+    pub(crate) at: Timestamp,
+}
+
+/// Everything the schema's metadata says of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) kind: Kind,
+    pub(crate) log_id: [u8; 16],
+    pub(crate) object_format: ObjectFormat,
+    /// The initial symbolic target of `HEAD`.
+    pub(crate) head: Vec<u8>,
+    pub(crate) anchor: Anchor,
+    /// Sequences that a repair lost: inclusive ranges, ascending.
+    pub(crate) gaps: Vec<(Seq, Seq)>,
+}
+
+impl Identity {
+    /// A log that has no transaction yet.
+    pub(crate) fn fresh(log_id: [u8; 16], object_format: ObjectFormat, head: Vec<u8>) -> Identity {
+        let anchor =
+            Anchor { seq: Seq::ZERO, crc: crc32c::crc32c(&log_id), at: Timestamp::default() };
+        Identity { kind: Kind::Refs, log_id, object_format, head, anchor, gaps: Vec::new() }
+    }
+
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        self.kind.columns(self.object_format)
+    }
+
+    /// The Arrow schema of the log, its metadata included.
+    pub(crate) fn arrow_schema(&self) -> SharedSchema {
+        self.schema_with_checksum(CHECKSUM_BLANK)
+    }
+
+    fn schema_with_checksum(&self, checksum: &[u8; 8]) -> SharedSchema {
+        let fields: Vec<Field> = self.columns().iter().map(field).collect();
+        Arc::new(Schema::new_with_metadata(fields, self.metadata(checksum)))
+    }
+
+    fn metadata(&self, checksum: &[u8; 8]) -> HashMap<String, String> {
+        let tag = [CHECKSUM_TAG.as_slice(), checksum].concat();
+        let mut head = Vec::new();
+        escape_into(&self.head, Backslash::Forbidden, &mut head);
+        let pairs = [
+            ("checksum", String::from_utf8_lossy(&tag).into_owned()),
+            ("first_seq", self.anchor.seq.next().to_string()),
+            ("format", FORMAT.to_owned()),
+            ("gaps", format_gaps(&self.gaps)),
+            ("head", String::from_utf8_lossy(&head).into_owned()),
+            ("kind", self.kind.name().to_owned()),
+            ("log_id", hex(&self.log_id)),
+            ("object_format", self.object_format.name().to_owned()),
+            ("sealed_at", self.anchor.at.as_micros().to_string()),
+            ("sealed_crc", format!("{:08x}", self.anchor.crc)),
+            ("sealed_seq", self.anchor.seq.to_string()),
+        ];
+        pairs.map(|(key, value)| (format!("refstone.{key}"), value)).into()
+    }
+
+    /// The whole message, its checksum filled in; a multiple of 8 bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut message = encode_schema(&self.schema_with_checksum(CHECKSUM_BLANK));
+        let digits = checksum_digits(&message).expect("the metadata has one checksum");
+        let crc = format!("{:08x}", crc32c::crc32c(&message));
+        message[digits..digits + 8].copy_from_slice(crc.as_bytes());
+        message
+    }
+
+    /// Reads the message back, after its checksum proved every byte of it.
+    pub(crate) fn decode(message: &[u8]) -> Result<Identity, SchemaError> {
+        verify_checksum(message)?;
+        let schema = arrow_ipc::convert::try_schema_from_flatbuffer_bytes(&message[PREFIX_LEN..])
+            .map_err(|error| SchemaError::Arrow(error.to_string()))?;
+        let pairs = Pairs(&schema);
+        pairs.expect("format", FORMAT)?;
+        let identity = pairs.identity()?;
+        if schema.fields() != identity.arrow_schema().fields() {
+            return Err(SchemaError::Columns { kind: identity.kind.name() });
+        }
+        Ok(identity)
+    }
+}
+
+/// Why the file does not open with the schema of a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// The file is too short to hold the message, or the message is impossibly long.
+    #[error("the schema message takes {needed} bytes, and the file has {found}")]
+    Truncated {
+        /// Bytes the message needs.
+        needed: u64,
+        /// Bytes the file has.
+        found: u64,
+    },
+    /// The file does not start as an Arrow IPC stream.
+    #[error("the file does not start with Arrow's continuation marker ffffffff")]
+    NotArrow,
+    /// It is an Arrow stream, but no log.
+    #[error("the schema carries no refstone checksum: this is not a refstone log")]
+    NotALog,
+    /// A byte of the message is wrong.
+    #[error("the schema's checksum is {stored}, and its bytes give {computed}")]
+    Checksum {
+        /// The checksum in the message.
+        stored: String,
+        /// The checksum of the bytes.
+        computed: String,
+    },
+    /// A metadata value is missing, unknown or of another version.
+    #[error("the schema's metadata has `{key}` = {found}, expected {expected}")]
+    Metadata {
+        /// The key, without its `refstone.` prefix.
+        key: &'static str,
+        /// What would be right.
+        expected: &'static str,
+        /// What is there.
+        found: String,
+    },
+    /// The columns are not those of the log's kind.
+    #[error("the columns are not those of a log of {kind}")]
+    Columns {
+        /// The kind the metadata names.
+        kind: &'static str,
+    },
+    /// arrow-rs does not read the message.
+    #[error("the schema message is not readable: {0}")]
+    Arrow(String),
+}
+
+/// The length of the schema message that starts with this prefix.
+pub(crate) fn message_len(prefix: [u8; PREFIX_LEN], file_len: u64) -> Result<usize, SchemaError> {
+    let (marker, word) = prefix.split_at(4);
+    if marker != MARKER {
+        return Err(SchemaError::NotArrow);
+    }
+    let word = u32::from_le_bytes(word.try_into().expect("four bytes")) as usize;
+    let needed = PREFIX_LEN + word;
+    if needed as u64 > file_len || !needed.is_multiple_of(8) || needed > SCHEMA_MAX {
+        return Err(SchemaError::Truncated { needed: needed as u64, found: file_len });
+    }
+    Ok(needed)
+}
+
+fn verify_checksum(message: &[u8]) -> Result<(), SchemaError> {
+    let digits = checksum_digits(message).ok_or(SchemaError::NotALog)?;
+    let mut blank = message.to_vec();
+    blank[digits..digits + 8].copy_from_slice(CHECKSUM_BLANK);
+    let computed = format!("{:08x}", crc32c::crc32c(&blank));
+    let stored = &message[digits..digits + 8];
+    if stored != computed.as_bytes() {
+        let stored = String::from_utf8_lossy(stored).into_owned();
+        return Err(SchemaError::Checksum { stored, computed });
+    }
+    Ok(())
+}
+
+/// Where the eight digits of the checksum stand; `None` unless there is exactly one place.
+fn checksum_digits(message: &[u8]) -> Option<usize> {
+    let is_tag = |&at: &usize| message[at..].starts_with(CHECKSUM_TAG);
+    let mut places = (0..message.len()).filter(is_tag);
+    let digits = places.next()? + CHECKSUM_TAG.len();
+    (places.next().is_none() && digits + 8 <= message.len()).then_some(digits)
+}
+
+fn encode_schema(schema: &Schema) -> Vec<u8> {
+    let options = write_options();
+    let mut tracker = DictionaryTracker::new(false);
+    let generator = IpcDataGenerator::default();
+    let encoded = generator.schema_to_bytes_with_dictionary_tracker(schema, &mut tracker, &options);
+    let mut message = Vec::new();
+    write_message(&mut message, encoded, &options).expect("writing to memory does not fail");
+    message
+}
+
+fn write_options() -> IpcWriteOptions {
+    IpcWriteOptions::try_new(8, false, arrow_ipc::MetadataVersion::V5)
+        .expect("8-byte alignment and V5 are valid options")
+}
+
+fn field(column: &Column) -> Field {
+    let data_type = match column.ty {
+        ColumnType::Seq => DataType::UInt64,
+        ColumnType::At => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        ColumnType::Name | ColumnType::Text => DataType::Utf8,
+        ColumnType::Fixed(width) => {
+            DataType::FixedSizeBinary(i32::try_from(width).expect("object ids are short"))
+        }
+    };
+    Field::new(column.name, data_type, column.nullable)
+}
+
+/// The metadata, with errors that say which pair is wrong.
+struct Pairs<'a>(&'a Schema);
+
+impl Pairs<'_> {
+    fn find(&self, key: &'static str, expected: &'static str) -> Result<&str, SchemaError> {
+        let value = self.0.metadata().get(&format!("refstone.{key}"));
+        value.map(String::as_str).ok_or(SchemaError::Metadata {
+            key,
+            expected,
+            found: "nothing".to_owned(),
+        })
+    }
+
+    fn expect(&self, key: &'static str, expected: &'static str) -> Result<(), SchemaError> {
+        self.parse(key, expected, |found| (found == expected).then_some(()))
+    }
+
+    fn parse<T>(
+        &self,
+        key: &'static str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, SchemaError> {
+        let found = self.find(key, expected)?;
+        parse(found).ok_or_else(|| SchemaError::Metadata { key, expected, found: found.to_owned() })
+    }
+
+    fn identity(&self) -> Result<Identity, SchemaError> {
+        Ok(Identity {
+            gaps: self.parse("gaps", "ascending ranges such as 5-7,9-9", parse_gaps)?,
+            kind: self.parse("kind", "refs", Kind::from_name)?,
+            log_id: self.parse("log_id", "32 hex digits", unhex)?,
+            object_format: self.parse("object_format", "sha1 or sha256", |f| f.parse().ok())?,
+            head: unescape(self.find("head", "a ref name")?.as_bytes()).into_owned(),
+            anchor: self.anchor()?,
+        })
+    }
+
+    fn anchor(&self) -> Result<Anchor, SchemaError> {
+        let seq = self.parse("sealed_seq", "a sequence", |seq| seq.parse().ok().map(Seq::new))?;
+        self.parse("first_seq", "the sequence after sealed_seq", |first| {
+            (first == seq.next().to_string()).then_some(())
+        })?;
+        Ok(Anchor {
+            seq,
+            crc: self.parse("sealed_crc", "8 hex digits", |v| u32::from_str_radix(v, 16).ok())?,
+            at: self.parse("sealed_at", "microseconds", |at| {
+                at.parse().ok().map(Timestamp::from_micros)
+            })?,
+        })
+    }
+}
+
+fn format_gaps(gaps: &[(Seq, Seq)]) -> String {
+    let ranges: Vec<String> = gaps.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+    ranges.join(",")
+}
+
+fn parse_gaps(text: &str) -> Option<Vec<(Seq, Seq)>> {
+    let mut gaps = Vec::new();
+    let mut after = Seq::ZERO;
+    for range in text.split(',').filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-')?;
+        let (first, last) = (Seq::new(first.parse().ok()?), Seq::new(last.parse().ok()?));
+        if first <= after || last < first || last >= Seq::MAX {
+            return None;
+        }
+        gaps.push((first, last));
+        after = last;
+    }
+    Some(gaps)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 16]> {
+    let valid = text.len() == 32 && text.is_ascii();
+    let number = valid.then(|| u128::from_str_radix(text, 16).ok())??;
+    Some(number.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity::fresh([7; 16], ObjectFormat::Sha1, b"refs/heads/main".to_vec())
+    }
+
+    #[test]
+    fn an_identity_survives_the_message() {
+        let mut identity = identity();
+        identity.object_format = ObjectFormat::Sha256;
+        identity.head = b"refs/heads/\xff".to_vec();
+        identity.anchor = Anchor { seq: Seq::new(41), crc: 0xabc, at: Timestamp::from_micros(-5) };
+        identity.gaps = vec![(Seq::new(43), Seq::new(44)), (Seq::new(50), Seq::new(50))];
+        assert_eq!(Identity::decode(&identity.encode()).unwrap(), identity);
+    }
+
+    // Break: leave the prefix out of the checksum.
+    #[test]
+    fn every_flipped_bit_of_the_message_is_noticed() {
+        let message = identity().encode();
+        for bit in 0..message.len() * 8 {
+            let mut flipped = message.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Identity::decode(&flipped).is_err(), "bit {bit} went unnoticed");
+        }
+    }
+
+    #[test]
+    fn an_arrow_stream_of_another_origin_is_no_log() {
+        let schema = Schema::new(vec![Field::new("n", DataType::Int8, false)]);
+        let error = Identity::decode(&encode_schema(&schema)).unwrap_err();
+        assert_eq!(error, SchemaError::NotALog);
+    }
+}

@@ -1,0 +1,40 @@
+//! A group-committed transaction log whose file **is** an Arrow IPC stream.
+//!
+//! Each transaction is one framed `RecordBatch`; stock Arrow readers open the file while it is
+//! being written, and see only what is durable. Many threads [append](Log::append); one leader's
+//! sync covers all who wait.
+//!
+//! Read on in this order: [`Log`] and its [`Commit`], the [`SyncGate`], what
+//! [recovery](Recovery) does, [`LogReader`], and the [`Env`] through which all I/O goes.
+//! `docs/format.md` has the bytes, `docs/durability.md` the promises.
+
+mod create;
+mod env;
+mod error;
+mod files;
+mod frame;
+mod gate;
+mod kind;
+mod log;
+mod os_env;
+mod reader;
+mod recover;
+mod round;
+mod seq;
+mod verify;
+mod walk;
+mod writer;
+
+pub use create::RefLogOptions;
+pub use env::{Env, EnvFile, EnvLock};
+pub use error::{AppendError, CommitError, Damage, DamageKind, ErrorKind, OpenError};
+pub use frame::schema::SchemaError;
+pub use frame::{Frame, FrameError};
+pub use gate::{Hold, SyncGate};
+pub use kind::{DecodedRefRow, ObjectFormat, RefRow, Rows, UnknownObjectFormat};
+pub use log::{Ack, Commit, Log, NoObserver, Observer, Stage};
+pub use os_env::OsEnv;
+pub use reader::LogReader;
+pub use recover::{Recovery, Torn};
+pub use seq::{Seq, Timestamp};
+pub use verify::{VerifyReport, verify};

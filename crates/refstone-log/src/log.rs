@@ -1,0 +1,387 @@
+//! The log: stage under the writer mutex, wait at the gate.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::create::{self, RefLogOptions};
+use crate::env::{Env, EnvFile, EnvLock};
+use crate::error::{AppendError, CommitError, OpenError};
+use crate::frame::decode::SharedSchema;
+use crate::frame::schema::Identity;
+use crate::frame::{Frame, WORD_LEN};
+use crate::gate::{SyncGate, Ticket};
+use crate::kind::{ObjectFormat, Rows};
+use crate::recover::{Recovered, Recovery, recover};
+use crate::round::Leader;
+use crate::seq::Seq;
+use crate::writer::Writer;
+
+/// Told of the log's progress by the leader of each round.
+///
+/// A panic in either method stops the log, as a panic of the leader does.
+pub trait Observer: fmt::Debug + Send + Sync {
+    /// All up to `through` is durable.
+    ///
+    /// Called in order, by one thread at a time, without the writer mutex, and before
+    /// [`Log::durable_seq`] says so and any waiter returns.
+    fn durable(&self, through: Seq);
+
+    /// All that was staged after `to` has failed and is withdrawn.
+    ///
+    /// Called under the writer mutex, before the sequences are given out again.
+    fn rolled_back(&self, to: Seq);
+}
+
+/// An observer with nothing to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {
+    fn durable(&self, _through: Seq) {}
+    fn rolled_back(&self, _to: Seq) {}
+}
+
+/// A durable log of transactions whose file is an Arrow IPC stream.
+///
+/// Clones share one log. Many threads append; one writer per directory, proven by a lock that
+/// dies with the process. Dropping the last clone closes the log; [`Log::close`] also reports.
+///
+/// ```
+/// use std::sync::Arc;
+/// use refstone_log::{Log, NoObserver, ObjectFormat, OsEnv, RefLogOptions, RefRow};
+/// # let temporary = tempfile::tempdir()?;
+/// # let dir = temporary.path();
+/// let options = RefLogOptions { object_format: ObjectFormat::Sha1, head: b"refs/heads/main".into() };
+/// Log::create(&OsEnv, dir, &options)?;
+/// let (log, _) = Log::open(Arc::new(OsEnv), dir, Arc::new(NoObserver), &mut |_| ())?;
+/// let row = RefRow {
+///     actor: b"alice",
+///     refname: b"refs/heads/main",
+///     old_oid: None,
+///     new_oid: Some(&[7; 20]),
+///     symref: None,
+///     message: Some(b"first"),
+/// };
+/// let ack = log.append(&[row])?.wait()?; // durable from here on
+/// assert_eq!(ack.seq().get(), 1);
+/// log.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Log {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    env: Arc<dyn Env>,
+    identity: Identity,
+    /// The length word of a published frame.
+    pub(crate) word: [u8; WORD_LEN],
+    pub(crate) file: Arc<dyn EnvFile>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) gate: SyncGate,
+    pub(crate) leader: Mutex<Leader>,
+    pub(crate) observer: Arc<dyn Observer>,
+    lock: Mutex<Option<Box<dyn EnvLock>>>,
+}
+
+impl Log {
+    /// Creates a log in an empty or absent directory, durable with the names of all directories
+    /// above it. Spends no sequence.
+    ///
+    /// # Errors
+    /// If the directory holds anything, if another writer holds its lock, or as the operating
+    /// system says. A crash or an error leaves no log, or a whole one.
+    pub fn create(env: &dyn Env, dir: &Path, options: &RefLogOptions) -> Result<(), OpenError> {
+        create::create(env, dir, options)
+    }
+
+    /// Takes the lock, recovers, and hands every transaction of the log to `replay`, in order.
+    ///
+    /// Returns only after all that was replayed is durable; on error forget what was replayed.
+    /// Costs one read of the file, one checksum of each byte, and one sync.
+    ///
+    /// # Errors
+    /// [`Locked`](OpenError::Locked) if somebody writes the log,
+    /// [`Corrupt`](OpenError::Corrupt) if durable bytes are damaged or missing; then nothing was
+    /// changed. A torn end is repaired: [`Recovery`] says what was taken off and where it is kept.
+    pub fn open(
+        env: Arc<dyn Env>,
+        dir: &Path,
+        observer: Arc<dyn Observer>,
+        replay: &mut dyn FnMut(&Frame<'_>),
+    ) -> Result<(Log, Recovery), OpenError> {
+        if let Err(error) = env.list(dir) {
+            return Err(crate::recover::explain_open(&*env, dir, error));
+        }
+        let lock = create::lock(&*env, dir)?;
+        let recovered = recover(&*env, dir, replay)?;
+        let duplicate = recovered
+            .file
+            .try_clone()
+            .map_err(OpenError::io(&crate::files::live(dir), "duplicate the descriptor of"))?;
+        let report = recovered.report.clone();
+        let inner = Inner::new(env, recovered, duplicate, observer, lock);
+        Ok((Log { inner: Arc::new(inner) }, report))
+    }
+
+    /// Stages one transaction: one frame, all or nothing.
+    ///
+    /// Not durable yet: only [`Commit::wait`] acknowledges it. Costs about a microsecond; waits
+    /// only while more than a few MiB are staged.
+    ///
+    /// # Errors
+    /// If the rows cannot be written, or the log cannot: nothing was staged, no sequence spent.
+    pub fn append<R: Rows + ?Sized>(&self, rows: &R) -> Result<Commit, AppendError> {
+        self.append_with(|stage| stage.append(rows))?
+    }
+
+    /// Runs `f` under the writer mutex, where it may compare before it appends: nothing else is
+    /// staged meanwhile.
+    ///
+    /// # Errors
+    /// If the log is closed or stopped; then `f` was not called.
+    ///
+    /// # Panics
+    /// Only if `f` does. Then the log stops, since what `f` staged may not match what it knows.
+    pub fn append_with<T>(&self, f: impl FnOnce(&mut Stage<'_>) -> T) -> Result<T, AppendError> {
+        let mut writer = self.inner.writer_with_room()?;
+        self.inner.gate.check()?;
+        if writer.closed {
+            return Err(CommitError::Closed.into());
+        }
+        let guard = PoisonOnPanic(&self.inner.gate);
+        let result = f(&mut Stage { log: self, writer: &mut writer });
+        std::mem::forget(guard);
+        Ok(result)
+    }
+
+    /// Waits until all that was staged before the call is durable, and says how far that is.
+    ///
+    /// # Errors
+    /// If some of it failed, or its outcome is unknown.
+    pub fn barrier(&self) -> Result<Seq, CommitError> {
+        let ticket = self.inner.ticket(&self.inner.writer.lock());
+        self.inner.gate.barrier(ticket, &*self.inner)?;
+        Ok(ticket.seq)
+    }
+
+    /// The newest sequence handed to the kernel. It may not survive a power cut.
+    #[must_use]
+    pub fn written_seq(&self) -> Seq {
+        self.inner.gate.written_seq()
+    }
+
+    /// The newest sequence that is durable.
+    #[must_use]
+    pub fn durable_seq(&self) -> Seq {
+        self.inner.gate.durable_seq()
+    }
+
+    /// The gate, for its watermarks and counts.
+    #[must_use]
+    pub fn gate(&self) -> &SyncGate {
+        &self.inner.gate
+    }
+
+    /// The hash that names the objects of the repository.
+    #[must_use]
+    pub fn object_format(&self) -> ObjectFormat {
+        self.inner.identity.object_format
+    }
+
+    /// The initial symbolic target of `HEAD`, as raw bytes.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.inner.identity.head
+    }
+
+    /// The Arrow schema of the log, for [`Frame::record_batch`].
+    #[must_use]
+    pub fn arrow_schema(&self) -> SharedSchema {
+        self.inner.identity.arrow_schema()
+    }
+
+    /// Bytes from the start of the file to the end of the last durable frame.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        self.inner.leader.lock().tail.offset
+    }
+
+    /// Commits what is staged, leaves the file fully published and synced, releases the lock.
+    ///
+    /// Later appends fail as [`Closed`](CommitError::Closed); closing again does nothing.
+    ///
+    /// # Errors
+    /// If something staged could not be committed, or the log had stopped. The lock is released
+    /// all the same.
+    pub fn close(&self) -> Result<(), CommitError> {
+        self.inner.close()
+    }
+}
+
+impl Inner {
+    fn new(
+        env: Arc<dyn Env>,
+        recovered: Recovered,
+        duplicate: Box<dyn EnvFile>,
+        observer: Arc<dyn Observer>,
+        lock: Box<dyn EnvLock>,
+    ) -> Inner {
+        let Recovered { file, identity, layout, tail, extent, .. } = recovered;
+        Inner {
+            env,
+            identity,
+            word: layout.word(),
+            file,
+            writer: Mutex::new(Writer::new(layout, tail, extent)),
+            gate: SyncGate::new(duplicate, tail.seq),
+            leader: Mutex::new(Leader { tail, spare: Vec::new() }),
+            observer,
+            lock: Mutex::new(Some(lock)),
+        }
+    }
+
+    /// The writer, once the group buffer has room. If nobody leads, this thread does.
+    fn writer_with_room(&self) -> Result<MutexGuard<'_, Writer>, CommitError> {
+        loop {
+            let writer = self.writer.lock();
+            if !writer.is_full() {
+                return Ok(writer);
+            }
+            let ticket = self.ticket(&writer);
+            drop(writer);
+            match self.gate.barrier(ticket, self) {
+                // The group that filled the buffer failed, and so left room.
+                Ok(()) | Err(CommitError::NotCommitted { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A ticket for all that is staged.
+    fn ticket(&self, writer: &Writer) -> Ticket {
+        Ticket { seq: writer.tail.seq, generation: self.gate.generation() }
+    }
+
+    fn close(&self) -> Result<(), CommitError> {
+        let ticket = {
+            let mut writer = self.writer.lock();
+            if std::mem::replace(&mut writer.closed, true) {
+                return Ok(());
+            }
+            self.ticket(&writer)
+        };
+        let committed = self.gate.barrier(ticket, self).and_then(|()| self.gate.check());
+        // The last length word was stored after the last sync: one more makes it durable, so that
+        // a closed log is proven to its end.
+        let synced = match &committed {
+            Ok(()) => self.sync_last_word(),
+            Err(_) => Ok(()),
+        };
+        self.lock.lock().take();
+        committed.and(synced)
+    }
+
+    fn sync_last_word(&self) -> Result<(), CommitError> {
+        let _hold = self.gate.hold();
+        // All commits are durable already, so a failure here loses nothing, but must be told.
+        self.gate.sync().map_err(|error| CommitError::Unknown {
+            cause: format!("syncing the closed log failed: {error}").into(),
+        })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Nobody is left to tell; every waiter has had its answer, and recovery judges the rest.
+        let _ = self.close();
+    }
+}
+
+/// Stops the log when the code that stages panics half way.
+struct PoisonOnPanic<'a>(&'a SyncGate);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.stop("the code that staged a transaction panicked");
+    }
+}
+
+/// The writer's side of the log, under its mutex. See [`Log::append_with`].
+#[derive(Debug)]
+pub struct Stage<'a> {
+    log: &'a Log,
+    writer: &'a mut Writer,
+}
+
+impl Stage<'_> {
+    /// Stages one transaction: one frame, all or nothing.
+    ///
+    /// # Errors
+    /// If the rows cannot be written or there is no space: nothing was staged, no sequence spent.
+    pub fn append<R: Rows + ?Sized>(&mut self, rows: &R) -> Result<Commit, AppendError> {
+        let inner = &self.log.inner;
+        let now = inner.env.now();
+        let seq = self.writer.stage(rows, now, inner.gate.durable_seq(), &*inner.file)?;
+        Ok(self.covering(seq))
+    }
+
+    /// A commit of nothing new, that waits until `seq` is durable.
+    ///
+    /// For an answer that rests on what was staged: it may be given once that is durable, and
+    /// must not be given if that fails.
+    pub fn covering(&self, seq: Seq) -> Commit {
+        let generation = self.log.inner.gate.generation();
+        Commit { log: self.log.clone(), ticket: Ticket { seq, generation } }
+    }
+
+    /// The sequence that the next transaction gets.
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        self.writer.tail.seq.next()
+    }
+}
+
+/// A staged transaction. Only waiting on it yields the acknowledgement and the sequence.
+///
+/// Dropping it neither cancels nor delays: it stays staged for the next leader, or for close.
+#[derive(Debug)]
+#[must_use = "a transaction is not durable before `wait` returns"]
+pub struct Commit {
+    log: Log,
+    ticket: Ticket,
+}
+
+impl Commit {
+    /// Waits until the transaction is durable: frame, file name and directory are on stable
+    /// storage.
+    ///
+    /// # Errors
+    /// [`NotCommitted`](CommitError::NotCommitted): it did not happen.
+    /// [`Unknown`](CommitError::Unknown): reopen the log to learn whether it did.
+    /// [`Poisoned`](CommitError::Poisoned): an earlier failure stopped the log; it did not happen.
+    pub fn wait(self) -> Result<Ack, CommitError> {
+        let Commit { log, ticket } = self;
+        log.inner.gate.barrier(ticket, &*log.inner)?;
+        Ok(Ack { seq: ticket.seq })
+    }
+}
+
+/// Proof that a transaction is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    seq: Seq,
+}
+
+impl Ack {
+    /// The transaction's sequence.
+    #[must_use]
+    pub fn seq(self) -> Seq {
+        self.seq
+    }
+}

@@ -1,0 +1,124 @@
+//! The real [`Env`]: the operating system's files, `flock`, and the wall clock.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::env::{Env, EnvFile, EnvLock};
+use crate::seq::Timestamp;
+
+/// Files of the operating system.
+///
+/// Descriptors are close-on-exec, so a child process never holds a log's lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsEnv;
+
+impl Env for OsEnv {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        Ok(Box::new(OsFile(file)))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        Ok(Box::new(OsFile(File::open(path)?)))
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Box::new(OsFile(file)))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
+        loop {
+            let file = options.open(path)?;
+            file.try_lock().map_err(|error| match error {
+                TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+                TryLockError::Error(error) => error,
+            })?;
+            // Somebody may have replaced the file between our open and our lock: a lock on a
+            // file that no longer has the name excludes nobody.
+            if has_name(&file, path)? {
+                return Ok(Box::new(OsLock(file)));
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |m| -m),
+        };
+        Timestamp::from_micros(micros)
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(id)
+    }
+}
+
+fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    let held = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(named) => Ok((held.dev(), held.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[derive(Debug)]
+struct OsFile(File);
+
+impl EnvFile for OsFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.0, buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(&self.0, bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
+        Ok(Box::new(OsFile(self.0.try_clone()?)))
+    }
+}
+
+/// The lock lives as long as this descriptor.
+#[derive(Debug)]
+struct OsLock(#[allow(dead_code, reason = "held for its lock")] File);
+
+impl EnvLock for OsLock {}

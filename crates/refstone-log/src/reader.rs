@@ -1,0 +1,93 @@
+//! Reads the published part of a log, without its lock, also beside a running writer.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::env::{Env, EnvFile};
+use crate::error::OpenError;
+use crate::files;
+use crate::frame::Frame;
+use crate::frame::decode::SharedSchema;
+use crate::kind::ObjectFormat;
+use crate::recover::{explain_open, refuse_empty};
+use crate::seq::Seq;
+use crate::walk::{Step, Walk};
+
+/// The published transactions of one file, oldest first.
+///
+/// All it returns is durable: a length word is stored after the sync of its group. What a crash
+/// left unpublished it does not see; [`Log::open`](crate::Log::open) judges that.
+#[derive(Debug)]
+pub struct LogReader {
+    walk: Walk,
+}
+
+impl LogReader {
+    /// Opens the live log of a directory.
+    ///
+    /// # Errors
+    /// If there is no log, or its schema is damaged.
+    pub fn open(env: &dyn Env, dir: &Path) -> Result<LogReader, OpenError> {
+        let path: PathBuf = files::live(dir);
+        let file = env.open_read(&path).map_err(|error| explain_open(env, dir, error))?;
+        refuse_empty(env, dir, &*file)?;
+        let file: Arc<dyn EnvFile> = Arc::from(file);
+        Ok(LogReader { walk: Walk::start(file, &path)? })
+    }
+
+    /// The hash that names the objects of the repository.
+    #[must_use]
+    pub fn object_format(&self) -> ObjectFormat {
+        self.walk.identity.object_format
+    }
+
+    /// The initial symbolic target of `HEAD`, as raw bytes.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.walk.identity.head
+    }
+
+    /// The Arrow schema of the log, for [`Frame::record_batch`].
+    #[must_use]
+    pub fn arrow_schema(&self) -> SharedSchema {
+        self.walk.identity.arrow_schema()
+    }
+
+    /// The newest sequence returned so far, or the last one before the file.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.walk.tail.seq
+    }
+
+    /// Bytes from the start of the file to the end of the last frame returned.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.walk.tail.offset
+    }
+
+    /// The next transaction; `None` at the published end. Later calls go on from there.
+    ///
+    /// # Errors
+    /// If a published frame is damaged.
+    #[allow(clippy::should_implement_trait)] // A lending iterator: the frame borrows the reader.
+    pub fn next(&mut self) -> Result<Option<Frame<'_>>, OpenError> {
+        if !self.walk.next_is_published()? {
+            // What was read may be old by the next call.
+            self.walk.forget();
+            return Ok(None);
+        }
+        match self.walk.step_fresh()? {
+            Step::Frame { .. } => Ok(Some(self.walk.frame())),
+            Step::End { .. } => Ok(None),
+        }
+    }
+
+    /// Whether bytes follow the published end: a commit in flight, or what a crash left.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn has_unpublished_tail(&mut self) -> Result<bool, OpenError> {
+        self.walk.forget();
+        Ok(!self.walk.tail_is_clean()?)
+    }
+}

@@ -1,0 +1,235 @@
+//! Opens a log after anything: finds its end, takes off what is torn, proves what it accepts.
+//!
+//! The page cache may hold what the disk does not: after a failed sync, lost bytes are read back
+//! from it, and the next sync reports success. So frames that were not proven are *written again*
+//! with the same bytes before the sync, and published only after it. Each step may be cut short
+//! and repeated: until the last one, the file says the same to a next recovery.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::env::{Env, EnvFile};
+use crate::error::{DamageKind, OpenError};
+use crate::files::{self, Entry};
+use crate::frame::schema::Identity;
+use crate::frame::{EOS, Frame, FrameError, Layout, PREFIX_LEN, WORD_LEN};
+use crate::seq::Seq;
+use crate::walk::{Step, Tail, Walk};
+
+/// What opening a log found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Transactions in the live log.
+    pub transactions: u64,
+    /// Those of them that were not proven durable, and are now.
+    pub proved: u64,
+    /// The torn bytes that were taken off the end, if any.
+    pub torn: Option<Torn>,
+    /// The newest sequence.
+    pub last_seq: Seq,
+}
+
+/// Bytes taken off the end of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// Where they stood in the live log, in bytes.
+    pub range: Range<u64>,
+    /// Where they are kept.
+    pub kept: PathBuf,
+    /// Why the first of them are no transaction.
+    pub problem: FrameError,
+}
+
+/// A log that is ready to be written.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) file: Arc<dyn EnvFile>,
+    pub(crate) identity: Identity,
+    pub(crate) layout: Layout,
+    pub(crate) tail: Tail,
+    /// The length of the file: zeros stand from the tail to there.
+    pub(crate) extent: u64,
+    pub(crate) report: Recovery,
+}
+
+/// Recovers the log; the caller holds the lock.
+pub(crate) fn recover(
+    env: &dyn Env,
+    dir: &Path,
+    replay: &mut dyn FnMut(&Frame<'_>),
+) -> Result<Recovered, OpenError> {
+    let path = files::live(dir);
+    let file = open_live(env, dir)?;
+    let mut scan = Scan::run(file.clone(), &path, replay)?;
+    let torn_end = scan.torn_end()?;
+    if let Some(end) = torn_end {
+        scan.refuse_if_not_torn(end)?;
+        scan.keep_torn(env, dir, end)?;
+    }
+    scan.prove(torn_end)?;
+    let Scan { walk, report, .. } = scan;
+    let (identity, layout, tail) = (walk.identity, walk.layout, walk.tail);
+    let extent = file.len().map_err(OpenError::io(&path, "measure"))?;
+    Ok(Recovered { file, identity, layout, tail, extent, report })
+}
+
+/// Opens the live file, or says why there is none.
+fn open_live(env: &dyn Env, dir: &Path) -> Result<Arc<dyn EnvFile>, OpenError> {
+    let path = files::live(dir);
+    let file = env.open_write(&path).map_err(|error| explain_open(env, dir, error))?;
+    refuse_empty(env, dir, &*file)?;
+    Ok(Arc::from(file))
+}
+
+/// Turns a failure to open the live file into what it means for this directory.
+pub(crate) fn explain_open(env: &dyn Env, dir: &Path, error: std::io::Error) -> OpenError {
+    let path = files::live(dir);
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return OpenError::io(&path, "open")(error);
+    }
+    match witness(env, dir) {
+        Some(witness) => OpenError::MissingLive { path, state: "missing", witness },
+        None => OpenError::NotFound { dir: dir.to_owned() },
+    }
+}
+
+/// An empty live file is never one that was created: creation renames a whole file.
+pub(crate) fn refuse_empty(env: &dyn Env, dir: &Path, file: &dyn EnvFile) -> Result<(), OpenError> {
+    let path = files::live(dir);
+    if file.len().map_err(OpenError::io(&path, "measure"))? > 0 {
+        return Ok(());
+    }
+    let witness = witness(env, dir).unwrap_or_else(|| "its name".to_owned());
+    Err(OpenError::MissingLive { path, state: "empty", witness })
+}
+
+fn witness(env: &dyn Env, dir: &Path) -> Option<String> {
+    let names = env.list(dir).ok()?;
+    let witness = names.iter().find(|name| Entry::of(name) == Entry::Witness)?;
+    Some(witness.to_string_lossy().into_owned())
+}
+
+/// What a walk over the whole file found.
+struct Scan<'p> {
+    file: Arc<dyn EnvFile>,
+    path: &'p Path,
+    walk: Walk,
+    /// Where the accepted but unproven frames start.
+    unproven_from: Option<u64>,
+    /// The slots whose length word is zero though their frame is accepted.
+    unpublished: Vec<u64>,
+    problem: FrameError,
+    report: Recovery,
+}
+
+impl<'p> Scan<'p> {
+    fn run(
+        file: Arc<dyn EnvFile>,
+        path: &'p Path,
+        replay: &mut dyn FnMut(&Frame<'_>),
+    ) -> Result<Scan<'p>, OpenError> {
+        let mut walk = Walk::start(file.clone(), path)?;
+        let (mut unproven_from, mut unpublished) = (None, Vec::new());
+        let mut report = Recovery { last_seq: walk.tail.seq, ..Recovery::default() };
+        let problem = loop {
+            match walk.step()? {
+                Step::End { problem } => break problem,
+                Step::Frame { proven, word_is_zero, offset } => {
+                    if !proven {
+                        unproven_from.get_or_insert(offset);
+                        report.proved += 1;
+                    }
+                    unpublished.extend(word_is_zero.then_some(offset));
+                    report.transactions += 1;
+                    report.last_seq = walk.tail.seq;
+                    replay(&walk.frame());
+                }
+            }
+        };
+        Ok(Scan { file, path, walk, unproven_from, unpublished, problem, report })
+    }
+
+    /// The end of the torn bytes; `None` if the tail is clean.
+    fn torn_end(&mut self) -> Result<Option<u64>, OpenError> {
+        if self.walk.tail_is_clean()? {
+            return Ok(None);
+        }
+        let slot = self.walk.tail.offset;
+        // A slot cut short has no byte behind it, and still is to be restored.
+        Ok(Some(self.walk.last_nonzero(slot)?.unwrap_or(slot)))
+    }
+
+    /// A torn frame cannot be followed by one that was written when it was durable.
+    fn refuse_if_not_torn(&mut self, end: u64) -> Result<(), OpenError> {
+        match self.walk.later_witness(end)? {
+            None => Ok(()),
+            Some((witness_offset, durable)) => {
+                let torn = self.problem.clone();
+                Err(self.walk.damage(DamageKind::NotTorn { torn, witness_offset, durable }))
+            }
+        }
+    }
+
+    /// Saves the torn bytes under a new name, durable, before anything is overwritten.
+    fn keep_torn(&mut self, env: &dyn Env, dir: &Path, end: u64) -> Result<(), OpenError> {
+        let start = self.walk.tail.offset;
+        let kept = new_cut(env, dir)?;
+        let target = env.create_new(&kept).map_err(OpenError::io(&kept, "create"))?;
+        copy(&*self.file, start..end, &*target)
+            .map_err(OpenError::io(&kept, "copy torn bytes to"))?;
+        target.sync_data().map_err(OpenError::io(&kept, "sync"))?;
+        env.sync_dir(dir).map_err(OpenError::io(dir, "sync the directory"))?;
+        self.report.torn = Some(Torn { range: start..end, kept, problem: self.problem.clone() });
+        Ok(())
+    }
+
+    /// Clears the torn bytes, writes the unproven frames again, syncs, and then publishes.
+    fn prove(&mut self, torn_end: Option<u64>) -> Result<(), OpenError> {
+        let slot = self.walk.tail.offset;
+        let write = |result: std::io::Result<()>| result.map_err(OpenError::io(self.path, "write"));
+        if let Some(end) = torn_end {
+            write(self.file.write_all_at(&EOS, slot))?;
+            let after = slot + PREFIX_LEN as u64;
+            write(self.file.write_zeros_at(after..end.max(after)))?;
+        }
+        if let Some(start) = self.unproven_from {
+            let frames = start + PREFIX_LEN as u64..slot + PREFIX_LEN as u64;
+            write(copy(&*self.file, frames, &*self.file))?;
+        }
+        self.file.sync_data().map_err(OpenError::io(self.path, "sync"))?;
+        let word = self.walk.layout.word();
+        for slot in &self.unpublished {
+            let offset = slot + (PREFIX_LEN - WORD_LEN) as u64;
+            write(self.file.write_all_at(&word, offset))?;
+        }
+        Ok(())
+    }
+}
+
+/// The first name for torn bytes that is free.
+fn new_cut(env: &dyn Env, dir: &Path) -> Result<PathBuf, OpenError> {
+    let names = env.list(dir).map_err(OpenError::io(dir, "list the directory"))?;
+    let last = names.iter().filter_map(|name| files::parse_cut(name)).max().unwrap_or(0);
+    Ok(files::cut(dir, last + 1))
+}
+
+/// Copies a range; onto the start of another file, or in place to write the same bytes again.
+fn copy(source: &dyn EnvFile, range: Range<u64>, target: &dyn EnvFile) -> std::io::Result<()> {
+    const CHUNK: u64 = 256 << 10;
+    let shift = if std::ptr::addr_eq(source, target) { 0 } else { range.start };
+    let mut chunk = Vec::new();
+    let mut offset = range.start;
+    while offset < range.end {
+        let len = CHUNK.min(range.end - offset);
+        chunk.resize(usize::try_from(len).map_err(std::io::Error::other)?, 0);
+        let read = source.read_full_at(&mut chunk, offset)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        target.write_all_at(&chunk[..read], offset - shift)?;
+        offset += read as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Checks every byte of a log without changing anything.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::env::{Env, EnvFile};
+use crate::error::{DamageKind, OpenError};
+use crate::files;
+use crate::recover::{explain_open, refuse_empty};
+use crate::seq::Seq;
+use crate::walk::{Step, Walk};
+
+/// What [`verify`] found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Published, hence durable, transactions.
+    pub transactions: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// The first sequence of the live log; zero if it has none.
+    pub first_seq: Seq,
+    /// The newest published sequence.
+    pub last_seq: Seq,
+    /// Bytes from the start of the file to the end of the last published frame.
+    pub bytes: u64,
+    /// Whole transactions behind the published end: commits in flight, or what a crash left for
+    /// the next open to take up.
+    pub unpublished: u64,
+    /// Bytes behind them that are no transaction: a write in flight, or a torn tail that the next
+    /// open takes off.
+    pub unfinished_bytes: u64,
+    /// The damage at which the check had to stop, if any.
+    pub damage: Option<OpenError>,
+}
+
+/// Checks schema, checksums, chain, sequences and structure of the whole live log.
+///
+/// Takes no lock and works beside a running writer; then what is in flight is counted as
+/// unpublished or unfinished.
+///
+/// # Errors
+/// If there is no log to check. Damage is no error but a finding.
+pub fn verify(env: &dyn Env, dir: &Path) -> Result<VerifyReport, OpenError> {
+    let path = files::live(dir);
+    let file = env.open_read(&path).map_err(|error| explain_open(env, dir, error))?;
+    refuse_empty(env, dir, &*file)?;
+    let file: Arc<dyn EnvFile> = Arc::from(file);
+    let mut report = VerifyReport::default();
+    match Walk::start(file, &path) {
+        Ok(mut walk) => report.damage = report.check(&mut walk).err(),
+        Err(error) => report.damage = Some(error),
+    }
+    Ok(report)
+}
+
+impl VerifyReport {
+    fn check(&mut self, walk: &mut Walk) -> Result<(), OpenError> {
+        self.last_seq = walk.tail.seq;
+        self.bytes = walk.tail.offset;
+        loop {
+            match walk.step_fresh()? {
+                Step::Frame { proven: true, .. } => self.count(walk),
+                Step::Frame { .. } => self.unpublished += 1,
+                Step::End { problem } => return self.check_tail(walk, &problem),
+            }
+        }
+    }
+
+    fn count(&mut self, walk: &Walk) {
+        let frame = walk.frame();
+        if self.transactions == 0 {
+            self.first_seq = frame.seq();
+        }
+        self.transactions += 1;
+        self.rows += frame.row_count() as u64;
+        self.last_seq = frame.seq();
+        self.bytes = walk.tail.offset;
+    }
+
+    fn check_tail(
+        &mut self,
+        walk: &mut Walk,
+        problem: &crate::FrameError,
+    ) -> Result<(), OpenError> {
+        let slot = walk.tail.offset;
+        if walk.tail_is_clean()? {
+            return Ok(());
+        }
+        let end = walk.last_nonzero(slot)?.unwrap_or(slot);
+        if let Some((witness_offset, durable)) = walk.later_witness(end)? {
+            let torn = problem.clone();
+            return Err(walk.damage(DamageKind::NotTorn { torn, witness_offset, durable }));
+        }
+        self.unfinished_bytes = end - slot;
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! What is staged: the group buffer, and where sequence, chain and file stand behind it.
+//!
+//! All of this lives under the writer mutex. Nothing here waits for a disk, but to reserve space.
+
+use std::io;
+
+use crate::env::EnvFile;
+use crate::error::AppendError;
+use crate::frame::encode::FrameHead;
+use crate::frame::{EOS, Layout, PREFIX_LEN};
+use crate::kind::Rows;
+use crate::seq::{Seq, Timestamp};
+use crate::walk::Tail;
+
+/// Staged bytes past which `append` waits for a leader to take them.
+pub(crate) const GROUP_MAX: usize = 4 << 20;
+/// The most zeros written ahead at once.
+const EXTENT_STEP_MAX: u64 = 1 << 20;
+
+/// The frames of one group, and the tail behind them.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) frames: Vec<u8>,
+    pub(crate) end: Tail,
+}
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    layout: Layout,
+    /// Frames staged since the last group was taken.
+    frames: Vec<u8>,
+    /// Behind the last staged frame.
+    pub(crate) tail: Tail,
+    /// Where the zeros written ahead end.
+    extent: u64,
+    pub(crate) closed: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(layout: Layout, tail: Tail, extent: u64) -> Writer {
+        Writer { layout, frames: Vec::new(), tail, extent, closed: false }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.frames.len() >= GROUP_MAX
+    }
+
+    /// Encodes one transaction behind the staged ones and takes its sequence.
+    ///
+    /// On error nothing is staged and no sequence is spent.
+    pub(crate) fn stage<R: Rows + ?Sized>(
+        &mut self,
+        rows: &R,
+        now: Timestamp,
+        durable_seq: Seq,
+        file: &dyn EnvFile,
+    ) -> Result<Seq, AppendError> {
+        let start = self.frames.len();
+        let head = FrameHead {
+            seq: self.tail.seq.next(),
+            at: now.max(self.tail.at),
+            previous_crc: self.tail.crc,
+            durable_seq,
+        };
+        let crc = self.layout.encode(&head, rows, &mut self.frames)?;
+        let offset = self.tail.offset + (self.frames.len() - start) as u64;
+        if let Err(source) = self.reserve(offset + PREFIX_LEN as u64, file) {
+            self.frames.truncate(start);
+            return Err(AppendError::NoSpace { source });
+        }
+        self.tail = Tail { offset, seq: head.seq, crc, at: head.at };
+        Ok(head.seq)
+    }
+
+    /// Writes zeros up to at least `end`, so that the group's own write cannot lack space.
+    ///
+    /// The zeros need no sync of their own: the group's sync covers them. A zero-filled file is
+    /// synced 1.3 to 1.8 times as fast as a growing one, so they are written ahead of need, in
+    /// steps that grow with the file.
+    fn reserve(&mut self, end: u64, file: &dyn EnvFile) -> io::Result<()> {
+        if end <= self.extent {
+            return Ok(());
+        }
+        let step = self.extent.clamp(PREFIX_LEN as u64, EXTENT_STEP_MAX);
+        let wanted = end.max(self.extent + step);
+        file.write_zeros_at(self.extent..wanted)?;
+        self.extent = wanted;
+        Ok(())
+    }
+
+    /// Takes all that is staged, with the next end-of-stream marker behind it.
+    pub(crate) fn take_group(&mut self, spare: Vec<u8>) -> Option<Group> {
+        if self.frames.is_empty() {
+            return None;
+        }
+        let mut frames = std::mem::replace(&mut self.frames, spare);
+        frames.extend_from_slice(&EOS);
+        Some(Group { frames, end: self.tail })
+    }
+
+    /// Withdraws all that was staged behind `tail`.
+    pub(crate) fn roll_back(&mut self, tail: Tail) {
+        self.frames.clear();
+        self.tail = tail;
+    }
+}

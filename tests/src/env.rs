@@ -1,0 +1,209 @@
+//! The operating system's files behind the seam, with a fixed clock, counted operations, and
+//! faults on demand.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use refstone_log::{Env, EnvFile, EnvLock, OsEnv, Timestamp};
+
+/// An operation that can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A write to a file.
+    Write,
+    /// A sync of a file's content.
+    Sync,
+    /// A sync of a directory.
+    SyncDir,
+    /// A file created.
+    Create,
+    /// A rename.
+    Rename,
+}
+
+/// What happens instead of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails with this error, and nothing happens.
+    Error(io::ErrorKind),
+    /// A write does its first half, then fails as a full disk does.
+    HalfThenNoSpace,
+    /// It panics.
+    Panic,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The next operations that fail: which, after how many more of its kind, how.
+    plan: Mutex<Vec<(Op, u64, Fault)>>,
+    trace: Mutex<Vec<Op>>,
+    tracing: AtomicBool,
+    clock: AtomicI64,
+    ids: AtomicU64,
+}
+
+/// An [`Env`] whose faults a test plans. Clones share the plan.
+#[derive(Clone, Debug, Default)]
+pub struct TestEnv {
+    shared: Arc<Shared>,
+}
+
+impl TestEnv {
+    /// No faults; a clock that starts at 1,000,000 µs and goes on by 1 µs per look.
+    #[must_use]
+    pub fn new() -> TestEnv {
+        let env = TestEnv::default();
+        env.shared.clock.store(1_000_000, Ordering::Relaxed);
+        env
+    }
+
+    /// Makes the `nth` operation of its kind from now on fail; 0 is the next one.
+    pub fn fail(&self, op: Op, nth: u64, fault: Fault) {
+        self.shared.plan.lock().push((op, nth, fault));
+    }
+
+    /// Forgets all planned faults.
+    pub fn heal(&self) {
+        self.shared.plan.lock().clear();
+    }
+
+    /// Starts to record operations, from none.
+    pub fn start_trace(&self) {
+        self.shared.trace.lock().clear();
+        self.shared.tracing.store(true, Ordering::Relaxed);
+    }
+
+    /// The operations since [`start_trace`](TestEnv::start_trace).
+    #[must_use]
+    pub fn trace(&self) -> Vec<Op> {
+        self.shared.trace.lock().clone()
+    }
+
+    /// Sets the clock.
+    pub fn set_clock(&self, micros: i64) {
+        self.shared.clock.store(micros, Ordering::Relaxed);
+    }
+
+    /// Sets the number that the next log id is made of.
+    pub fn set_next_id(&self, id: u64) {
+        self.shared.ids.store(id, Ordering::Relaxed);
+    }
+
+    fn meet(&self, op: Op) -> Option<Fault> {
+        if self.shared.tracing.load(Ordering::Relaxed) {
+            self.shared.trace.lock().push(op);
+        }
+        let mut plan = self.shared.plan.lock();
+        let due = plan.iter().position(|(planned, nth, _)| *planned == op && *nth == 0);
+        for (planned, nth, _) in plan.iter_mut() {
+            if *planned == op {
+                *nth = nth.saturating_sub(1);
+            }
+        }
+        due.map(|index| plan.remove(index).2)
+    }
+
+    fn check(&self, op: Op) -> io::Result<()> {
+        match self.meet(op) {
+            None => Ok(()),
+            Some(Fault::Error(kind)) => Err(kind.into()),
+            Some(Fault::HalfThenNoSpace) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Fault::Panic) => panic!("planned fault"),
+        }
+    }
+
+    fn wrap(&self, file: io::Result<Box<dyn EnvFile>>) -> io::Result<Box<dyn EnvFile>> {
+        Ok(Box::new(TestFile { file: file?, env: self.clone() }))
+    }
+}
+
+impl Env for TestEnv {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.check(Op::Create)?;
+        self.wrap(OsEnv.create_new(path))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.wrap(OsEnv.open_read(path))
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.wrap(OsEnv.open_write(path))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        OsEnv.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Op::Rename)?;
+        OsEnv.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        OsEnv.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        OsEnv.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.check(Op::SyncDir)?;
+        OsEnv.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
+        OsEnv.lock(path)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.shared.clock.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        let id = self.shared.ids.fetch_add(1, Ordering::Relaxed);
+        Ok((0x5eed_u128 << 64 | u128::from(id)).to_be_bytes())
+    }
+}
+
+#[derive(Debug)]
+struct TestFile {
+    file: Box<dyn EnvFile>,
+    env: TestEnv,
+}
+
+impl EnvFile for TestFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        match self.env.meet(Op::Write) {
+            None => self.file.write_at(bytes, offset),
+            Some(Fault::Error(kind)) => Err(kind.into()),
+            Some(Fault::Panic) => panic!("planned fault"),
+            Some(Fault::HalfThenNoSpace) => {
+                self.env.fail(Op::Write, 0, Fault::Error(io::ErrorKind::StorageFull));
+                self.file.write_at(&bytes[..bytes.len().div_ceil(2)], offset)
+            }
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.env.check(Op::Sync)?;
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
+        self.env.wrap(self.file.try_clone())
+    }
+}

@@ -1,0 +1,12 @@
+//! The log's public behaviour. Each file is one promise or one part of the format.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+
+mod creation;
+mod damage;
+mod failures;
+mod frames;
+mod golden;
+mod group_commit;
+mod recovery;
+mod visibility;
