@@ -1,0 +1,25 @@
+#!/bin/sh
+# The whole test suite: what it needs beyond cargo, git and python3 it puts under target/.
+set -eu
+cd "$(dirname "$0")"
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "format and lints"
+cargo fmt --all -- --check
+cargo clippy --workspace --all-targets -- -D warnings
+
+step "documentation"
+RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
+
+step "build"
+cargo build --workspace
+
+step "tests"
+cargo test --workspace
+
+step "outside readers"
+venv=target/venv
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet --requirement python-interop/requirements.txt
+REFSTONE_BIN="$PWD/target/debug/refstone" "$venv/bin/python" -m pytest -q python-interop
