@@ -8,22 +8,32 @@
 //! duplicate shares the kernel's error cursor: were there a second syncer, it could swallow the
 //! error that the first one had to see. After one failed sync the gate is poisoned for good.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::env::EnvFile;
 use crate::error::CommitError;
+use crate::gather::{Gather, Gathering};
+use crate::park::Parker;
 use crate::seq::Seq;
 
 /// The work of one leader.
 pub(crate) trait Round {
     /// Takes what is staged and makes it durable. Called by one thread at a time.
     fn lead(&self) -> Outcome;
+
+    /// How many transactions are staged and not yet taken.
+    fn staged(&self) -> usize;
+
+    /// Waits until so many are staged, or the deadline.
+    fn wait_staged(&self, wanted: usize, deadline: Instant) -> bool;
 }
 
 /// How a round ended.
@@ -61,9 +71,35 @@ struct Rollback {
     cause: Arc<str>,
 }
 
+/// A thread that sleeps until its ticket has a fate, or until it is to lead.
+#[derive(Debug)]
+struct Waiter {
+    ticket: Ticket,
+    parker: Arc<Parker>,
+}
+
+/// A task that is polled again when its ticket has a fate. It never leads: a task may be dropped
+/// or left unpolled at any moment, and everybody would wait for it.
+#[derive(Debug)]
+struct Task {
+    ticket: Ticket,
+    waker: Waker,
+}
+
 #[derive(Debug, Default)]
 struct State {
     leading: bool,
+    /// Threads that want the leadership without a round; they go before the next leader.
+    holders: usize,
+    /// In the order in which they came.
+    waiters: Vec<Waiter>,
+    /// By number, so in the order in which they came.
+    tasks: BTreeMap<u64, Task>,
+    /// The number of the last task.
+    last_task: u64,
+    /// Whether a thread of the pool leads, or is about to lead, for the tasks.
+    led_by_pool: bool,
+    gather: Gather,
     /// One entry per ended generation. Writes into reserved space fail so rarely that the list
     /// stays short.
     rollbacks: Vec<Rollback>,
@@ -74,13 +110,15 @@ struct State {
 pub struct SyncGate {
     file: Box<dyn EnvFile>,
     state: Mutex<State>,
-    changed: Condvar,
+    /// Signalled for holders when nobody leads.
+    idle: Condvar,
     durable: AtomicU64,
     written: AtomicU64,
     generation: AtomicU64,
     poison: OnceLock<Poison>,
     syncs: AtomicU64,
     sync_nanos: AtomicU64,
+    last_sync_nanos: AtomicU64,
 }
 
 impl SyncGate {
@@ -89,13 +127,14 @@ impl SyncGate {
         SyncGate {
             file,
             state: Mutex::default(),
-            changed: Condvar::new(),
+            idle: Condvar::new(),
             durable: AtomicU64::new(durable.get()),
             written: AtomicU64::new(durable.get()),
             generation: AtomicU64::new(0),
             poison: OnceLock::new(),
             syncs: AtomicU64::new(0),
             sync_nanos: AtomicU64::new(0),
+            last_sync_nanos: AtomicU64::new(0),
         }
     }
 
@@ -123,14 +162,22 @@ impl SyncGate {
         self.sync_nanos.load(Ordering::Relaxed)
     }
 
+    /// Whether a leader waits a moment for those it expects back; see [`Gathering`].
+    pub fn set_gathering(&self, gathering: Gathering) {
+        self.state.lock().gather.set(gathering);
+    }
+
     /// Keeps everybody from leading until the hold is dropped; appends go on staging.
     ///
-    /// Waits for a round in flight. What stages meanwhile is one group afterwards.
+    /// Waits for a round in flight, and goes before the next. What stages meanwhile is one group
+    /// afterwards.
     pub fn hold(&self) -> Hold<'_> {
         let mut state = self.state.lock();
+        state.holders += 1;
         while state.leading {
-            self.changed.wait(&mut state);
+            self.idle.wait(&mut state);
         }
+        state.holders -= 1;
         state.leading = true;
         Hold { gate: self }
     }
@@ -149,11 +196,13 @@ impl SyncGate {
 
     /// Stops the log from outside a round; what is under way is of unknown outcome.
     pub(crate) fn stop(&self, cause: &str) {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let attempted = Seq::new(u64::MAX);
         let _first_cause_stays = self.poison.set(Poison { attempted, cause: cause.into() });
+        let (released, tasks) = self.release(&mut state);
         drop(state);
-        self.changed.notify_all();
+        released.iter().for_each(|waiter| waiter.parker.wake());
+        tasks.into_iter().for_each(|task| task.waker.wake());
     }
 
     pub(crate) fn note_written(&self, seq: Seq) {
@@ -166,12 +215,14 @@ impl SyncGate {
         let result = self.file.sync_data();
         let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.last_sync_nanos.store(nanos, Ordering::Relaxed);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         result
     }
 
     /// Returns once the ticket's sequence is durable, leading rounds as long as nobody else does.
     pub(crate) fn barrier(&self, ticket: Ticket, round: &dyn Round) -> Result<(), CommitError> {
+        let mut parker = None;
         loop {
             if self.is_durable(ticket) {
                 return Ok(());
@@ -180,14 +231,63 @@ impl SyncGate {
             if let Some(fate) = self.fate(ticket, &state) {
                 return fate;
             }
-            if state.leading {
-                self.changed.wait(&mut state);
+            if !state.leading && state.holders == 0 {
+                state.leading = true;
+                self.lead(state, round);
                 continue;
             }
-            state.leading = true;
+            let parker = parker.get_or_insert_with(Parker::of_this_thread);
+            state.enqueue(ticket, parker);
             drop(state);
-            self.lead(round);
+            parker.park();
         }
+    }
+
+    /// As [`barrier`](SyncGate::barrier), for a task: answers, or has it woken when there is an
+    /// answer. `id` names the task from poll to poll.
+    ///
+    /// Also says whether a thread must be found that [leads for the tasks](SyncGate::lead_for_tasks).
+    pub(crate) fn poll(
+        &self,
+        ticket: Ticket,
+        id: &mut Option<u64>,
+        context: &Context<'_>,
+    ) -> (Poll<Result<(), CommitError>>, NeedsLeader) {
+        let mut state = self.state.lock();
+        if let Some(fate) = self.fate(ticket, &state) {
+            // Its task, if it had one, was taken out when the fate was decided.
+            *id = None;
+            return (Poll::Ready(fate), NeedsLeader::No);
+        }
+        state.register(ticket, id, context.waker());
+        let led = std::mem::replace(&mut state.led_by_pool, true);
+        (Poll::Pending, if led { NeedsLeader::No } else { NeedsLeader::Yes })
+    }
+
+    /// Forgets a task that is no longer polled.
+    pub(crate) fn forget_task(&self, id: u64) {
+        self.state.lock().tasks.remove(&id);
+    }
+
+    /// Leads, or waits for leaders, until no task waits.
+    pub(crate) fn lead_for_tasks(&self, round: &dyn Round) {
+        loop {
+            let ticket = {
+                let mut state = self.state.lock();
+                let Some((_, task)) = state.tasks.last_key_value() else {
+                    state.led_by_pool = false;
+                    return;
+                };
+                task.ticket
+            };
+            // The outcome reaches the tasks through their own polls.
+            let _ = self.barrier(ticket, round);
+        }
+    }
+
+    /// Notes that nobody leads for the tasks any more.
+    pub(crate) fn leave_tasks(&self) {
+        self.state.lock().led_by_pool = false;
     }
 
     /// The answer that needs no lock, and is the usual one of a follower.
@@ -218,12 +318,21 @@ impl SyncGate {
         }))
     }
 
-    fn lead(&self, round: &dyn Round) {
-        let mut end = EndOfRound { gate: self, outcome: None };
+    fn lead(&self, state: MutexGuard<'_, State>, round: &dyn Round) {
+        let wait = state.gather.plan(round.staged());
+        drop(state);
+        let mut end = EndOfRound { gate: self, outcome: None, staged: 0 };
+        if let Some(wait) = wait {
+            let start = Instant::now();
+            let came = round.wait_staged(wait.wanted, start + wait.at_most);
+            self.state.lock().gather.learn(came, start.elapsed());
+        }
         end.outcome = Some(round.lead());
+        end.staged = round.staged();
     }
 
-    fn finish(&self, outcome: Outcome) {
+    /// Records the outcome, wakes all whose fate it decides, and hands over the leadership.
+    fn finish(&self, outcome: Outcome, staged: usize) {
         let mut state = self.state.lock();
         match outcome {
             Outcome::Durable(seq) => self.durable.store(seq.get(), Ordering::Release),
@@ -233,8 +342,39 @@ impl SyncGate {
                 let _first_cause_stays = self.poison.set(Poison { attempted, cause });
             }
         }
+        let (released, tasks) = self.release(&mut state);
+        let sync = Duration::from_nanos(self.last_sync_nanos.load(Ordering::Relaxed));
+        state.gather.expect(staged + released.len() + 1, sync);
+        let heir = self.hand_over(&mut state);
+        drop(state);
+        // The heir first: its write and sync go on while the others are woken.
+        for waiter in heir.iter().chain(&released) {
+            waiter.parker.wake();
+        }
+        tasks.into_iter().for_each(|task| task.waker.wake());
+    }
+
+    /// Takes those whose fate is decided, in the order in which they came.
+    fn release(&self, state: &mut State) -> (Vec<Waiter>, Vec<Task>) {
+        let waiters = std::mem::take(&mut state.waiters);
+        let tasks = std::mem::take(&mut state.tasks);
+        let decided = |ticket| self.fate(ticket, state).is_some();
+        let (released, waiters) = waiters.into_iter().partition(|w| decided(w.ticket));
+        let (polled, tasks) =
+            tasks.into_iter().partition::<BTreeMap<_, _>, _>(|(_, t)| decided(t.ticket));
+        state.waiters = waiters;
+        state.tasks = tasks;
+        (released, polled.into_values().collect())
+    }
+
+    /// Ends a leadership: a holder goes first, else the first waiter, who is returned to be woken.
+    fn hand_over(&self, state: &mut State) -> Option<Waiter> {
         state.leading = false;
-        self.changed.notify_all();
+        if state.holders > 0 {
+            self.idle.notify_one();
+            return None;
+        }
+        (!state.waiters.is_empty()).then(|| state.waiters.remove(0))
     }
 
     /// Ends a generation. Called under the writer mutex, before a sequence is given out again.
@@ -243,10 +383,37 @@ impl SyncGate {
     }
 }
 
+impl State {
+    fn enqueue(&mut self, ticket: Ticket, parker: &Arc<Parker>) {
+        // A late wake-up may have come for nothing: then the thread is still in the queue.
+        self.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.parker, parker));
+        self.waiters.push(Waiter { ticket, parker: parker.clone() });
+    }
+
+    fn register(&mut self, ticket: Ticket, id: &mut Option<u64>, waker: &Waker) {
+        if let Some(task) = id.and_then(|id| self.tasks.get_mut(&id)) {
+            task.waker.clone_from(waker);
+            return;
+        }
+        self.last_task += 1;
+        *id = Some(self.last_task);
+        self.tasks.insert(self.last_task, Task { ticket, waker: waker.clone() });
+    }
+}
+
+/// Whether somebody must be found who leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NeedsLeader {
+    Yes,
+    No,
+}
+
 /// Ends the leader's round even if it panics: then nobody knows what reached the disk.
 struct EndOfRound<'a> {
     gate: &'a SyncGate,
     outcome: Option<Outcome>,
+    /// What had staged during the round.
+    staged: usize,
 }
 
 impl Drop for EndOfRound<'_> {
@@ -256,7 +423,7 @@ impl Drop for EndOfRound<'_> {
             attempted: Seq::new(u64::MAX),
             cause: "the thread that led the commit panicked".into(),
         });
-        self.gate.finish(outcome);
+        self.gate.finish(outcome, self.staged);
     }
 }
 
@@ -269,7 +436,7 @@ pub struct Hold<'a> {
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.gate.state.lock().leading = false;
-        self.gate.changed.notify_all();
+        let heir = self.gate.hand_over(&mut self.gate.state.lock());
+        heir.iter().for_each(|waiter| waiter.parker.wake());
     }
 }

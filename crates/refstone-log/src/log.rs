@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -12,8 +14,9 @@ use crate::error::{AppendError, CommitError, OpenError};
 use crate::frame::decode::SharedSchema;
 use crate::frame::schema::Identity;
 use crate::frame::{Frame, WORD_LEN};
-use crate::gate::{SyncGate, Ticket};
+use crate::gate::{NeedsLeader, SyncGate, Ticket};
 use crate::kind::{ObjectFormat, Rows};
+use crate::pool;
 use crate::recover::{Recovered, Recovery, recover};
 use crate::round::Leader;
 use crate::seq::Seq;
@@ -337,7 +340,7 @@ impl Stage<'_> {
     /// must not be given if that fails.
     pub fn covering(&self, seq: Seq) -> Commit {
         let generation = self.log.inner.gate.generation();
-        Commit { log: self.log.clone(), ticket: Ticket { seq, generation } }
+        Commit { log: self.log.clone(), ticket: Ticket { seq, generation }, task: None }
     }
 
     /// The sequence that the next transaction gets.
@@ -349,12 +352,15 @@ impl Stage<'_> {
 
 /// A staged transaction. Only waiting on it yields the acknowledgement and the sequence.
 ///
+/// Wait with [`wait`](Commit::wait) from a thread, or `.await` it: the two are the same promise.
 /// Dropping it neither cancels nor delays: it stays staged for the next leader, or for close.
 #[derive(Debug)]
 #[must_use = "a transaction is not durable before `wait` returns"]
 pub struct Commit {
     log: Log,
     ticket: Ticket,
+    /// Its number at the gate, once it was polled.
+    task: Option<u64>,
 }
 
 impl Commit {
@@ -366,9 +372,33 @@ impl Commit {
     /// [`Unknown`](CommitError::Unknown): reopen the log to learn whether it did.
     /// [`Poisoned`](CommitError::Poisoned): an earlier failure stopped the log; it did not happen.
     pub fn wait(self) -> Result<Ack, CommitError> {
-        let Commit { log, ticket } = self;
-        log.inner.gate.barrier(ticket, &*log.inner)?;
-        Ok(Ack { seq: ticket.seq })
+        let inner = &self.log.inner;
+        inner.gate.barrier(self.ticket, &**inner)?;
+        Ok(Ack { seq: self.ticket.seq })
+    }
+}
+
+/// Ready when the transaction is durable, or never will be. A thread of a small process-wide pool
+/// leads for all that are polled, so a task that is slow, or dropped, holds up nobody.
+impl Future for Commit {
+    type Output = Result<Ack, CommitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let inner = &this.log.inner;
+        let (answer, needs_leader) = inner.gate.poll(this.ticket, &mut this.task, context);
+        if needs_leader == NeedsLeader::Yes {
+            pool::lead(inner.clone());
+        }
+        answer.map_ok(|()| Ack { seq: this.ticket.seq })
+    }
+}
+
+impl Drop for Commit {
+    fn drop(&mut self) {
+        if let Some(task) = self.task {
+            self.log.inner.gate.forget_task(task);
+        }
     }
 }
 

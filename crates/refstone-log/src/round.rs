@@ -2,10 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::frame::{PREFIX_LEN, WORD_LEN};
 use crate::gate::{Outcome, Round};
 use crate::log::Inner;
+use crate::park::Parker;
 use crate::walk::Tail;
 use crate::writer::Group;
 
@@ -43,6 +45,25 @@ impl Round for Inner {
                 poisoned(group.end, group.end, format!("publishing the commit failed: {error}"))
             }
         }
+    }
+
+    fn staged(&self) -> usize {
+        self.writer.lock().staged
+    }
+
+    fn wait_staged(&self, wanted: usize, deadline: Instant) -> bool {
+        let parker = Parker::of_this_thread();
+        {
+            let mut writer = self.writer.lock();
+            if writer.staged >= wanted {
+                return true;
+            }
+            writer.alarm = Some((wanted, parker.clone()));
+        }
+        parker.park_until(deadline);
+        let mut writer = self.writer.lock();
+        writer.alarm = None;
+        writer.staged >= wanted
     }
 }
 

@@ -3,12 +3,14 @@
 //! All of this lives under the writer mutex. Nothing here waits for a disk, but to reserve space.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::env::EnvFile;
 use crate::error::AppendError;
 use crate::frame::encode::FrameHead;
 use crate::frame::{EOS, Layout, PREFIX_LEN};
 use crate::kind::Rows;
+use crate::park::Parker;
 use crate::seq::{Seq, Timestamp};
 use crate::walk::Tail;
 
@@ -34,11 +36,15 @@ pub(crate) struct Writer {
     /// Where the zeros written ahead end.
     extent: u64,
     pub(crate) closed: bool,
+    /// Transactions staged since the last group was taken.
+    pub(crate) staged: usize,
+    /// The leader that waits until so many are staged.
+    pub(crate) alarm: Option<(usize, Arc<Parker>)>,
 }
 
 impl Writer {
     pub(crate) fn new(layout: Layout, tail: Tail, extent: u64) -> Writer {
-        Writer { layout, frames: Vec::new(), tail, extent, closed: false }
+        Writer { layout, frames: Vec::new(), tail, extent, closed: false, staged: 0, alarm: None }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -69,7 +75,19 @@ impl Writer {
             return Err(AppendError::NoSpace { source });
         }
         self.tail = Tail { offset, seq: head.seq, crc, at: head.at };
+        self.staged += 1;
+        self.ring();
         Ok(head.seq)
+    }
+
+    /// Wakes the leader that waits, once it need not wait for more.
+    fn ring(&mut self) {
+        if let Some((wanted, parker)) = &self.alarm
+            && (self.staged >= *wanted || self.is_full())
+        {
+            parker.wake();
+            self.alarm = None;
+        }
     }
 
     /// Writes zeros up to at least `end`, so that the group's own write cannot lack space.
@@ -95,12 +113,14 @@ impl Writer {
         }
         let mut frames = std::mem::replace(&mut self.frames, spare);
         frames.extend_from_slice(&EOS);
+        self.staged = 0;
         Some(Group { frames, end: self.tail })
     }
 
     /// Withdraws all that was staged behind `tail`.
     pub(crate) fn roll_back(&mut self, tail: Tail) {
         self.frames.clear();
+        self.staged = 0;
         self.tail = tail;
     }
 }

@@ -6,6 +6,7 @@ mod creation;
 mod damage;
 mod failures;
 mod frames;
+mod futures;
 mod golden;
 mod group_commit;
 mod recovery;
