@@ -74,7 +74,7 @@ fn write_live(env: &dyn Env, dir: &Path, identity: &Identity) -> Result<(), Open
     env.rename(&temporary, &live).map_err(OpenError::io(&live, "give the new log its name"))
 }
 
-fn remove_if_present(env: &dyn Env, path: &Path) -> Result<(), OpenError> {
+pub(crate) fn remove_if_present(env: &dyn Env, path: &Path) -> Result<(), OpenError> {
     match env.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(OpenError::io(path, "remove what a crash left over")(error))

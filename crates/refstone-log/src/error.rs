@@ -233,6 +233,34 @@ impl AppendError {
     }
 }
 
+/// Why a rewrite did not happen, or did not finish.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RewriteError {
+    /// The sealer could not take what was to leave. The log serves on as before.
+    #[error("the transactions that were to leave the live log could not be sealed: {0}")]
+    Seal(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A file operation failed. Before the rename the log serves on as before; after it the log is
+    /// stopped until it is reopened, with no transaction lost.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    /// The log had stopped before.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+impl RewriteError {
+    /// The sort of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            RewriteError::Seal(_) => ErrorKind::Io,
+            RewriteError::File(error) => error.kind(),
+            RewriteError::Commit(error) => error.kind(),
+        }
+    }
+}
+
 /// Why a staged transaction was not acknowledged.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -108,7 +108,7 @@ struct State {
 /// Lets one leader's sync cover everybody waiting.
 #[derive(Debug)]
 pub struct SyncGate {
-    file: Box<dyn EnvFile>,
+    file: Mutex<Box<dyn EnvFile>>,
     state: Mutex<State>,
     /// Signalled for holders when nobody leads.
     idle: Condvar,
@@ -125,7 +125,7 @@ impl SyncGate {
     /// A gate over a duplicate of the log's descriptor, where all up to `durable` is durable.
     pub(crate) fn new(file: Box<dyn EnvFile>, durable: Seq) -> SyncGate {
         SyncGate {
-            file,
+            file: Mutex::new(file),
             state: Mutex::default(),
             idle: Condvar::new(),
             durable: AtomicU64::new(durable.get()),
@@ -194,10 +194,9 @@ impl SyncGate {
         }
     }
 
-    /// Stops the log from outside a round; what is under way is of unknown outcome.
-    pub(crate) fn stop(&self, cause: &str) {
+    /// Stops the log from outside a round; up to `attempted` the outcome is unknown.
+    pub(crate) fn stop(&self, cause: &str, attempted: Seq) {
         let mut state = self.state.lock();
-        let attempted = Seq::new(u64::MAX);
         let _first_cause_stays = self.poison.set(Poison { attempted, cause: cause.into() });
         let (released, tasks) = self.release(&mut state);
         drop(state);
@@ -209,10 +208,15 @@ impl SyncGate {
         self.written.store(seq.get(), Ordering::Release);
     }
 
+    /// Goes on with another file. Only who has the leadership calls this.
+    pub(crate) fn rebind(&self, file: Box<dyn EnvFile>) {
+        *self.file.lock() = file;
+    }
+
     /// Syncs the log. Only the leader calls this.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let start = Instant::now();
-        let result = self.file.sync_data();
+        let result = self.file.lock().sync_data();
         let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.last_sync_nanos.store(nanos, Ordering::Relaxed);

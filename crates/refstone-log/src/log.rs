@@ -1,7 +1,7 @@
 //! The log: stage under the writer mutex, wait at the gate.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::create::{self, RefLogOptions};
 use crate::env::{Env, EnvFile, EnvLock};
-use crate::error::{AppendError, CommitError, OpenError};
+use crate::error::{AppendError, CommitError, OpenError, RewriteError};
 use crate::frame::decode::SharedSchema;
 use crate::frame::schema::Identity;
 use crate::frame::{Frame, WORD_LEN};
@@ -18,6 +18,7 @@ use crate::gate::{NeedsLeader, SyncGate, Ticket};
 use crate::kind::{ObjectFormat, Rows};
 use crate::pool;
 use crate::recover::{Recovered, Recovery, recover};
+use crate::rewrite::{Rewritten, Sealer};
 use crate::round::Leader;
 use crate::seq::Seq;
 use crate::writer::Writer;
@@ -80,15 +81,17 @@ pub struct Log {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    env: Arc<dyn Env>,
+    pub(crate) env: Arc<dyn Env>,
     identity: Identity,
     /// The length word of a published frame.
     pub(crate) word: [u8; WORD_LEN],
-    pub(crate) file: Arc<dyn EnvFile>,
+    pub(crate) dir: PathBuf,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) gate: SyncGate,
     pub(crate) leader: Mutex<Leader>,
     pub(crate) observer: Arc<dyn Observer>,
+    /// Held through a rewrite.
+    pub(crate) rewriting: Mutex<()>,
     lock: Mutex<Option<Box<dyn EnvLock>>>,
 }
 
@@ -128,7 +131,7 @@ impl Log {
             .try_clone()
             .map_err(OpenError::io(&crate::files::live(dir), "duplicate the descriptor of"))?;
         let report = recovered.report.clone();
-        let inner = Inner::new(env, recovered, duplicate, observer, lock);
+        let inner = Inner::new(env, dir, recovered, duplicate, observer, lock);
         Ok((Log { inner: Arc::new(inner) }, report))
     }
 
@@ -215,6 +218,23 @@ impl Log {
         self.inner.leader.lock().tail.offset
     }
 
+    /// Takes the transactions up to `through` (or up to the newest durable one, if that is less)
+    /// out of the live file, after `sealer` has made them durable elsewhere.
+    ///
+    /// Appends keep staging meanwhile; commits wait for two syncs at most. Readers that hold the
+    /// old file finish undisturbed. Returns `None` if nothing was to leave.
+    ///
+    /// # Errors
+    /// If sealing or a file operation failed: before the swap the log serves on as before, after
+    /// it the log is stopped until it is reopened. No transaction is lost either way.
+    pub fn rewrite(
+        &self,
+        through: Seq,
+        sealer: &mut dyn Sealer,
+    ) -> Result<Option<Rewritten>, RewriteError> {
+        self.inner.rewrite(through, sealer)
+    }
+
     /// Commits what is staged, leaves the file fully published and synced, releases the lock.
     ///
     /// Later appends fail as [`Closed`](CommitError::Closed); closing again does nothing.
@@ -230,6 +250,7 @@ impl Log {
 impl Inner {
     fn new(
         env: Arc<dyn Env>,
+        dir: &Path,
         recovered: Recovered,
         duplicate: Box<dyn EnvFile>,
         observer: Arc<dyn Observer>,
@@ -240,11 +261,12 @@ impl Inner {
             env,
             identity,
             word: layout.word(),
-            file,
-            writer: Mutex::new(Writer::new(layout, tail, extent)),
+            dir: dir.to_owned(),
+            writer: Mutex::new(Writer::new(layout, tail, file.clone(), extent)),
             gate: SyncGate::new(duplicate, tail.seq),
-            leader: Mutex::new(Leader { tail, spare: Vec::new() }),
+            leader: Mutex::new(Leader { tail, file, spare: Vec::new() }),
             observer,
+            rewriting: Mutex::new(()),
             lock: Mutex::new(Some(lock)),
         }
     }
@@ -311,7 +333,7 @@ struct PoisonOnPanic<'a>(&'a SyncGate);
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.stop("the code that staged a transaction panicked");
+        self.0.stop("the code that staged a transaction panicked", Seq::new(u64::MAX));
     }
 }
 
@@ -330,7 +352,7 @@ impl Stage<'_> {
     pub fn append<R: Rows + ?Sized>(&mut self, rows: &R) -> Result<Commit, AppendError> {
         let inner = &self.log.inner;
         let now = inner.env.now();
-        let seq = self.writer.stage(rows, now, inner.gate.durable_seq(), &*inner.file)?;
+        let seq = self.writer.stage(rows, now, inner.gate.durable_seq())?;
         Ok(self.covering(seq))
     }
 

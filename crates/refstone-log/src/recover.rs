@@ -177,7 +177,7 @@ impl<'p> Scan<'p> {
         let start = self.walk.tail.offset;
         let kept = new_cut(env, dir)?;
         let target = env.create_new(&kept).map_err(OpenError::io(&kept, "create"))?;
-        copy(&*self.file, start..end, &*target)
+        copy(&*self.file, start..end, &*target, 0)
             .map_err(OpenError::io(&kept, "copy torn bytes to"))?;
         target.sync_data().map_err(OpenError::io(&kept, "sync"))?;
         env.sync_dir(dir).map_err(OpenError::io(dir, "sync the directory"))?;
@@ -196,7 +196,8 @@ impl<'p> Scan<'p> {
         }
         if let Some(start) = self.unproven_from {
             let frames = start + PREFIX_LEN as u64..slot + PREFIX_LEN as u64;
-            write(copy(&*self.file, frames, &*self.file))?;
+            let start = frames.start;
+            write(copy(&*self.file, frames, &*self.file, start))?;
         }
         self.file.sync_data().map_err(OpenError::io(self.path, "sync"))?;
         let word = self.walk.layout.word();
@@ -215,10 +216,14 @@ fn new_cut(env: &dyn Env, dir: &Path) -> Result<PathBuf, OpenError> {
     Ok(files::cut(dir, last + 1))
 }
 
-/// Copies a range; onto the start of another file, or in place to write the same bytes again.
-fn copy(source: &dyn EnvFile, range: Range<u64>, target: &dyn EnvFile) -> std::io::Result<()> {
+/// Copies a range to an offset of a file; of the same file too, to write the same bytes again.
+pub(crate) fn copy(
+    source: &dyn EnvFile,
+    range: Range<u64>,
+    target: &dyn EnvFile,
+    to: u64,
+) -> std::io::Result<()> {
     const CHUNK: u64 = 256 << 10;
-    let shift = if std::ptr::addr_eq(source, target) { 0 } else { range.start };
     let mut chunk = Vec::new();
     let mut offset = range.start;
     while offset < range.end {
@@ -228,7 +233,7 @@ fn copy(source: &dyn EnvFile, range: Range<u64>, target: &dyn EnvFile) -> std::i
         if read == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
-        target.write_all_at(&chunk[..read], offset - shift)?;
+        target.write_all_at(&chunk[..read], to + (offset - range.start))?;
         offset += read as u64;
     }
     Ok(())

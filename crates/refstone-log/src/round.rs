@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::env::EnvFile;
 use crate::frame::{PREFIX_LEN, WORD_LEN};
 use crate::gate::{Outcome, Round};
 use crate::log::Inner;
@@ -16,6 +17,7 @@ use crate::writer::Group;
 pub(crate) struct Leader {
     /// Behind the last durable frame.
     pub(crate) tail: Tail,
+    pub(crate) file: Arc<dyn EnvFile>,
     /// The buffer of the last group, to be filled again.
     pub(crate) spare: Vec<u8>,
 }
@@ -27,14 +29,14 @@ impl Round for Inner {
         let Some(group) = self.writer.lock().take_group(spare) else {
             return Outcome::Durable(leader.tail.seq);
         };
-        if let Err(error) = self.write(leader.tail, &group) {
-            return self.undo(leader.tail, &group, &error);
+        if let Err(error) = leader.write(&group) {
+            return self.undo(&leader, &group, &error);
         }
         self.gate.note_written(group.end.seq);
         if let Err(error) = self.gate.sync() {
             return poisoned(leader.tail, group.end, format!("the sync failed: {error}"));
         }
-        let published = self.publish(leader.tail);
+        let published = leader.publish(self.word);
         leader.tail = group.end;
         leader.spare = group.frames;
         leader.spare.clear();
@@ -67,28 +69,31 @@ impl Round for Inner {
     }
 }
 
-impl Inner {
+impl Leader {
     /// Writes the group behind the tail slot, which stays as it is: its length word is still zero,
     /// so outside readers do not see the group.
-    fn write(&self, tail: Tail, group: &Group) -> io::Result<()> {
-        let behind_slot = tail.offset + PREFIX_LEN as u64;
+    fn write(&self, group: &Group) -> io::Result<()> {
+        let behind_slot = self.tail.offset + PREFIX_LEN as u64;
         self.file.write_all_at(&group.frames[PREFIX_LEN..], behind_slot)
     }
 
     /// Stores the length word of the group's first frame: outside readers see the group now.
     ///
     /// Four aligned bytes, so no reader sees half of them.
-    fn publish(&self, tail: Tail) -> io::Result<()> {
-        let word = tail.offset + (PREFIX_LEN - WORD_LEN) as u64;
-        self.file.write_all_at(&self.word, word)
+    fn publish(&self, word: [u8; WORD_LEN]) -> io::Result<()> {
+        let slot_word = self.tail.offset + (PREFIX_LEN - WORD_LEN) as u64;
+        self.file.write_all_at(&word, slot_word)
     }
+}
 
+impl Inner {
     /// Withdraws everything staged and clears what the failed write left, before anybody learns.
-    fn undo(&self, tail: Tail, group: &Group, error: &io::Error) -> Outcome {
+    fn undo(&self, leader: &Leader, group: &Group, error: &io::Error) -> Outcome {
+        let tail = leader.tail;
         let attempted = self.roll_back(tail);
         let cause = format!("the write failed: {error}");
         let start = tail.offset + PREFIX_LEN as u64;
-        let cleared = self
+        let cleared = leader
             .file
             .write_zeros_at(start..group.end.offset + PREFIX_LEN as u64)
             .and_then(|()| self.gate.sync());

@@ -33,6 +33,7 @@ pub(crate) struct Writer {
     frames: Vec<u8>,
     /// Behind the last staged frame.
     pub(crate) tail: Tail,
+    file: Arc<dyn EnvFile>,
     /// Where the zeros written ahead end.
     extent: u64,
     pub(crate) closed: bool,
@@ -43,8 +44,17 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(layout: Layout, tail: Tail, extent: u64) -> Writer {
-        Writer { layout, frames: Vec::new(), tail, extent, closed: false, staged: 0, alarm: None }
+    pub(crate) fn new(layout: Layout, tail: Tail, file: Arc<dyn EnvFile>, extent: u64) -> Writer {
+        Writer {
+            layout,
+            frames: Vec::new(),
+            tail,
+            file,
+            extent,
+            closed: false,
+            staged: 0,
+            alarm: None,
+        }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -59,7 +69,6 @@ impl Writer {
         rows: &R,
         now: Timestamp,
         durable_seq: Seq,
-        file: &dyn EnvFile,
     ) -> Result<Seq, AppendError> {
         let start = self.frames.len();
         let head = FrameHead {
@@ -70,7 +79,7 @@ impl Writer {
         };
         let crc = self.layout.encode(&head, rows, &mut self.frames)?;
         let offset = self.tail.offset + (self.frames.len() - start) as u64;
-        if let Err(source) = self.reserve(offset + PREFIX_LEN as u64, file) {
+        if let Err(source) = self.reserve(offset + PREFIX_LEN as u64) {
             self.frames.truncate(start);
             return Err(AppendError::NoSpace { source });
         }
@@ -95,13 +104,13 @@ impl Writer {
     /// The zeros need no sync of their own: the group's sync covers them. A zero-filled file is
     /// synced 1.3 to 1.8 times as fast as a growing one, so they are written ahead of need, in
     /// steps that grow with the file.
-    fn reserve(&mut self, end: u64, file: &dyn EnvFile) -> io::Result<()> {
+    fn reserve(&mut self, end: u64) -> io::Result<()> {
         if end <= self.extent {
             return Ok(());
         }
         let step = self.extent.clamp(PREFIX_LEN as u64, EXTENT_STEP_MAX);
         let wanted = end.max(self.extent + step);
-        file.write_zeros_at(self.extent..wanted)?;
+        self.file.write_zeros_at(self.extent..wanted)?;
         self.extent = wanted;
         Ok(())
     }
@@ -122,5 +131,20 @@ impl Writer {
         self.frames.clear();
         self.staged = 0;
         self.tail = tail;
+    }
+
+    /// The room reserved behind a durable tail.
+    pub(crate) fn room_behind(&self, durable: Tail) -> u64 {
+        self.extent - durable.offset
+    }
+
+    /// Goes on in another file, whose tail lies `shift` bytes before the old one's.
+    ///
+    /// What is staged may reach past the new extent, by what was reserved in the old file in the
+    /// meantime. Nobody else writes there before its group does, so it counts as reserved.
+    pub(crate) fn rebind(&mut self, file: Arc<dyn EnvFile>, shift: u64, extent: u64) {
+        self.file = file;
+        self.tail.offset -= shift;
+        self.extent = extent.max(self.tail.offset + PREFIX_LEN as u64);
     }
 }

@@ -10,4 +10,5 @@ mod futures;
 mod golden;
 mod group_commit;
 mod recovery;
+mod rewrite;
 mod visibility;

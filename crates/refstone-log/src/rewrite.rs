@@ -1,0 +1,230 @@
+//! Swaps the live file for a shorter one: the only place that does.
+//!
+//! Rows that leave are sealed durably elsewhere first. The rest is copied verbatim behind a schema
+//! that carries the anchor of the chain. The swap is a leader's turn: no group is in flight,
+//! appends keep staging. A crash before the rename leaves the old file, after it the new one; both
+//! hold every durable transaction that is not sealed.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::create::FIRST_EXTENT;
+use crate::env::{Env, EnvFile};
+use crate::error::{OpenError, RewriteError};
+use crate::files;
+use crate::frame::schema::{Anchor, Identity};
+use crate::frame::{EOS, Frame, PREFIX_LEN};
+use crate::log::Inner;
+use crate::recover::copy;
+use crate::round::Leader;
+use crate::seq::Seq;
+use crate::walk::{Step, Tail, Walk};
+
+/// Takes the transactions that leave the live log.
+pub trait Sealer {
+    /// Makes all of `leaving` durable elsewhere, with the names of its files, before it returns.
+    ///
+    /// # Errors
+    /// Whatever kept it from doing so. Then nothing leaves the log.
+    fn seal(
+        &mut self,
+        leaving: &mut Leaving<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// The transactions that leave, oldest first.
+#[derive(Debug)]
+pub struct Leaving<'a> {
+    walk: &'a mut Walk,
+    through: Seq,
+}
+
+impl Leaving<'_> {
+    /// The next transaction; `None` after the last that leaves.
+    ///
+    /// # Errors
+    /// If the log is damaged.
+    #[allow(clippy::should_implement_trait)] // A lending iterator: the frame borrows the reader.
+    pub fn next(&mut self) -> Result<Option<Frame<'_>>, OpenError> {
+        if self.walk.tail.seq >= self.through {
+            return Ok(None);
+        }
+        match self.walk.step_fresh()? {
+            Step::Frame { .. } => Ok(Some(self.walk.frame())),
+            Step::End { problem } => Err(self.walk.damage(problem.into())),
+        }
+    }
+}
+
+/// What a rewrite did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rewritten {
+    /// The newest transaction that left.
+    pub sealed_seq: Seq,
+    /// Bytes of transactions that left.
+    pub bytes_left: u64,
+    /// Bytes of transactions that were copied.
+    pub bytes_kept: u64,
+}
+
+/// The new file while it is being made; nobody else knows of it.
+#[derive(Debug)]
+struct Successor {
+    file: Arc<dyn EnvFile>,
+    path: PathBuf,
+    /// Where its copied frames end, in the old file and in the new one.
+    old_end: u64,
+    new_end: u64,
+}
+
+impl Inner {
+    pub(crate) fn rewrite(
+        &self,
+        through: Seq,
+        sealer: &mut dyn Sealer,
+    ) -> Result<Option<Rewritten>, RewriteError> {
+        let _one_at_a_time = self.rewriting.lock();
+        self.gate.check()?;
+        let (file, durable) = {
+            let leader = self.leader.lock();
+            (leader.file.clone(), leader.tail)
+        };
+        let through = through.min(durable.seq);
+        let path = files::live(&self.dir);
+        let mut walk = Walk::start(file.clone(), &path)?;
+        if through <= walk.identity.anchor.seq {
+            return Ok(None);
+        }
+        let start = walk.tail.offset;
+        seal(&mut walk, through, sealer)?;
+        let kept_from = walk.tail;
+        let identity = Identity { anchor: anchor(kept_from), ..walk.identity.clone() };
+        let mut successor = Successor::start(&*self.env, &self.dir, &identity, kept_from.offset)?;
+        successor.catch_up(&*file, durable.offset)?;
+        successor.sync()?;
+        self.swap(&mut successor, &identity)?;
+        Ok(Some(Rewritten {
+            sealed_seq: through,
+            bytes_left: kept_from.offset - start,
+            bytes_kept: successor.old_end - kept_from.offset,
+        }))
+    }
+
+    /// The leader's turn: copies what became durable meanwhile, renames, and rebinds.
+    fn swap(&self, successor: &mut Successor, identity: &Identity) -> Result<(), RewriteError> {
+        let hold = self.gate.hold();
+        self.gate.check()?;
+        let mut leader = self.leader.lock();
+        successor.catch_up(&*leader.file, leader.tail.offset)?;
+        let room = self.writer.lock().room_behind(leader.tail);
+        let extent = successor.finish(room)?;
+        let duplicate = successor
+            .file
+            .try_clone()
+            .map_err(OpenError::io(&successor.path, "duplicate the descriptor of"))?;
+        self.rename(successor, identity)?;
+        if let Err(error) = self.env.sync_dir(&self.dir) {
+            // The new file has the name, and nobody knows for how long.
+            let cause = format!("syncing the directory after a rewrite failed: {error}");
+            self.gate.stop(&cause, leader.tail.seq);
+            return Err(OpenError::io(&self.dir, "sync the directory")(error).into());
+        }
+        self.rebind(&mut leader, successor, extent, duplicate);
+        drop(hold);
+        Ok(())
+    }
+
+    /// Gives the new file the live name. If the rename fails the old log serves on, unless the
+    /// name has moved all the same.
+    fn rename(&self, successor: &Successor, identity: &Identity) -> Result<(), RewriteError> {
+        let live = files::live(&self.dir);
+        let Err(error) = self.env.rename(&successor.path, &live) else { return Ok(()) };
+        let now = self
+            .env
+            .open_read(&live)
+            .map_err(OpenError::io(&live, "open"))
+            .and_then(|file| Walk::start(Arc::from(file), &live).map(|walk| walk.identity));
+        match now {
+            Ok(now) if now != *identity => {}
+            _ => self.gate.stop("a failed rename left the live log in doubt", Seq::ZERO),
+        }
+        Err(OpenError::io(&live, "give the rewritten log its name")(error).into())
+    }
+
+    /// Moves leader, writer and gate to the new file. What is staged keeps its sequences and its
+    /// chain; only its offsets change.
+    fn rebind(
+        &self,
+        leader: &mut Leader,
+        successor: &Successor,
+        extent: u64,
+        duplicate: Box<dyn EnvFile>,
+    ) {
+        let mut writer = self.writer.lock();
+        self.gate.rebind(duplicate);
+        leader.file = successor.file.clone();
+        leader.tail.offset = successor.new_end;
+        writer.rebind(successor.file.clone(), successor.old_end - successor.new_end, extent);
+    }
+}
+
+/// Hands everything up to `through` to the sealer, and insists that it took all of it.
+fn seal(walk: &mut Walk, through: Seq, sealer: &mut dyn Sealer) -> Result<(), RewriteError> {
+    let mut leaving = Leaving { walk, through };
+    sealer.seal(&mut leaving).map_err(RewriteError::Seal)?;
+    match walk.tail.seq {
+        seq if seq >= through => Ok(()),
+        seq => Err(RewriteError::Seal(format!("the sealer stopped at {seq} of {through}").into())),
+    }
+}
+
+fn anchor(tail: Tail) -> Anchor {
+    Anchor { seq: tail.seq, crc: tail.crc, at: tail.at }
+}
+
+impl Successor {
+    fn start(
+        env: &dyn Env,
+        dir: &Path,
+        identity: &Identity,
+        old_start: u64,
+    ) -> Result<Successor, OpenError> {
+        let path = files::live_temporary(dir);
+        crate::create::remove_if_present(env, &path)?;
+        let file = env.create_new(&path).map_err(OpenError::io(&path, "create"))?;
+        let schema = identity.encode();
+        file.write_all_at(&schema, 0).map_err(OpenError::io(&path, "write"))?;
+        let new_end = schema.len() as u64;
+        Ok(Successor { file: Arc::from(file), path, old_end: old_start, new_end })
+    }
+
+    /// Copies the old file's frames up to `end`, as they are.
+    fn catch_up(&mut self, old: &dyn EnvFile, end: u64) -> Result<(), OpenError> {
+        let range: Range<u64> = self.old_end..end;
+        let len = end - self.old_end;
+        copy(old, range, &*self.file, self.new_end)
+            .map_err(OpenError::io(&self.path, "copy transactions to"))?;
+        self.old_end = end;
+        self.new_end += len;
+        Ok(())
+    }
+
+    /// Ends the file with the marker and as much room as the old one had; returns its extent.
+    fn finish(&self, room: u64) -> Result<u64, OpenError> {
+        let after = self.new_end + PREFIX_LEN as u64;
+        let extent = (self.new_end + room.max(FIRST_EXTENT)).max(after);
+        let written = self
+            .file
+            .write_all_at(&EOS, self.new_end)
+            .and_then(|()| self.file.write_zeros_at(after..extent));
+        written.map_err(OpenError::io(&self.path, "write"))?;
+        self.sync()?;
+        Ok(extent)
+    }
+
+    fn sync(&self) -> Result<(), OpenError> {
+        self.file.sync_data().map_err(OpenError::io(&self.path, "sync"))
+    }
+}
