@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use refstone_log::{
-    DecodedRefRow, Env, Log, LogReader, NoObserver, ObjectFormat, OpenError, OsEnv, Recovery,
+    DecodedRefRow, Env, Log, LogReader, Mode, NoObserver, ObjectFormat, OpenError, OsEnv, Recovery,
     RefLogOptions, RefRow,
 };
 use tempfile::TempDir;
@@ -120,6 +120,18 @@ impl ScratchLog {
     /// As [`Log::open`].
     pub fn open(&self) -> Result<(Log, Recovery), OpenError> {
         Log::open(Arc::new(self.env.clone()), &self.dir(), Arc::new(NoObserver), &mut |_| ())
+    }
+
+    /// Opens the log for a bulk load.
+    ///
+    /// # Panics
+    /// If it does not open.
+    #[must_use]
+    pub fn buffered(&self) -> Log {
+        let env = Arc::new(self.env.clone());
+        Log::open_in(Mode::Buffered, env, &self.dir(), Arc::new(NoObserver), &mut |_| ())
+            .expect("the log opens")
+            .0
     }
 
     /// Opens the log for writing.

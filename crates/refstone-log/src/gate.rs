@@ -39,12 +39,12 @@ pub(crate) trait Round {
 /// How a round ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// All up to this sequence is durable and published.
-    Durable(Seq),
+    /// All up to this sequence has crossed the boundary that the log's mode names.
+    Acknowledged(Seq),
     /// The write failed and was undone: all staged after this sequence did not happen.
     RolledBack { to: Seq, cause: Arc<str> },
-    /// The log must stop. Up to `durable` all is durable; up to `attempted` it is unknown.
-    Poisoned { durable: Seq, attempted: Seq, cause: Arc<str> },
+    /// The log must stop. Up to `acknowledged` all is well; up to `attempted` it is unknown.
+    Poisoned { acknowledged: Seq, attempted: Seq, cause: Arc<str> },
 }
 
 /// What a waiter waits for: a sequence of one generation.
@@ -112,6 +112,8 @@ pub struct SyncGate {
     state: Mutex<State>,
     /// Signalled for holders when nobody leads.
     idle: Condvar,
+    /// What waiters wait for: the boundary that the log's mode names.
+    acknowledged: AtomicU64,
     durable: AtomicU64,
     written: AtomicU64,
     generation: AtomicU64,
@@ -128,6 +130,7 @@ impl SyncGate {
             file: Mutex::new(file),
             state: Mutex::default(),
             idle: Condvar::new(),
+            acknowledged: AtomicU64::new(durable.get()),
             durable: AtomicU64::new(durable.get()),
             written: AtomicU64::new(durable.get()),
             generation: AtomicU64::new(0),
@@ -142,6 +145,10 @@ impl SyncGate {
     #[must_use]
     pub fn durable_seq(&self) -> Seq {
         Seq::new(self.durable.load(Ordering::Acquire))
+    }
+
+    fn acknowledged_seq(&self) -> Seq {
+        Seq::new(self.acknowledged.load(Ordering::Acquire))
     }
 
     /// The newest sequence that was handed to the kernel.
@@ -204,6 +211,14 @@ impl SyncGate {
         tasks.into_iter().for_each(|task| task.waker.wake());
     }
 
+    fn note_acknowledged(&self, seq: Seq) {
+        self.acknowledged.store(seq.get(), Ordering::Release);
+    }
+
+    pub(crate) fn note_durable(&self, seq: Seq) {
+        self.durable.store(seq.get(), Ordering::Release);
+    }
+
     pub(crate) fn note_written(&self, seq: Seq) {
         self.written.store(seq.get(), Ordering::Release);
     }
@@ -224,11 +239,11 @@ impl SyncGate {
         result
     }
 
-    /// Returns once the ticket's sequence is durable, leading rounds as long as nobody else does.
+    /// Returns once the ticket's sequence is acknowledged, leading rounds as long as nobody else does.
     pub(crate) fn barrier(&self, ticket: Ticket, round: &dyn Round) -> Result<(), CommitError> {
         let mut parker = None;
         loop {
-            if self.is_durable(ticket) {
+            if self.is_acknowledged(ticket) {
                 return Ok(());
             }
             let mut state = self.state.lock();
@@ -297,9 +312,9 @@ impl SyncGate {
     /// The answer that needs no lock, and is the usual one of a follower.
     ///
     /// The order matters: a generation ends before its sequences are given out again, so whoever
-    /// sees the second use of a sequence durable also sees that the generation has ended.
-    fn is_durable(&self, ticket: Ticket) -> bool {
-        self.durable_seq() >= ticket.seq && self.generation() == ticket.generation
+    /// sees the second use of a sequence acknowledged also sees that the generation has ended.
+    fn is_acknowledged(&self, ticket: Ticket) -> bool {
+        self.acknowledged_seq() >= ticket.seq && self.generation() == ticket.generation
     }
 
     /// What became of a ticket; `None` while it is open.
@@ -311,7 +326,7 @@ impl SyncGate {
             }
             return Some(Err(CommitError::NotCommitted { cause: rollback.cause.clone() }));
         }
-        if self.durable_seq() >= ticket.seq {
+        if self.acknowledged_seq() >= ticket.seq {
             return Some(Ok(()));
         }
         let Poison { attempted, cause } = self.poison.get()?.clone();
@@ -339,10 +354,10 @@ impl SyncGate {
     fn finish(&self, outcome: Outcome, staged: usize) {
         let mut state = self.state.lock();
         match outcome {
-            Outcome::Durable(seq) => self.durable.store(seq.get(), Ordering::Release),
+            Outcome::Acknowledged(seq) => self.note_acknowledged(seq),
             Outcome::RolledBack { to, cause } => state.rollbacks.push(Rollback { to, cause }),
-            Outcome::Poisoned { durable, attempted, cause } => {
-                self.durable.store(durable.get(), Ordering::Release);
+            Outcome::Poisoned { acknowledged, attempted, cause } => {
+                self.note_acknowledged(acknowledged);
                 let _first_cause_stays = self.poison.set(Poison { attempted, cause });
             }
         }
@@ -423,7 +438,7 @@ struct EndOfRound<'a> {
 impl Drop for EndOfRound<'_> {
     fn drop(&mut self) {
         let outcome = self.outcome.take().unwrap_or_else(|| Outcome::Poisoned {
-            durable: self.gate.durable_seq(),
+            acknowledged: self.gate.acknowledged_seq(),
             attempted: Seq::new(u64::MAX),
             cause: "the thread that led the commit panicked".into(),
         });

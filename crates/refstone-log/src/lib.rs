@@ -37,7 +37,7 @@ pub use frame::{Frame, FrameError};
 pub use gate::{Hold, SyncGate};
 pub use gather::Gathering;
 pub use kind::{DecodedRefRow, ObjectFormat, RefRow, Rows, UnknownObjectFormat};
-pub use log::{Ack, Commit, Log, NoObserver, Observer, Stage};
+pub use log::{Ack, Commit, Log, Mode, NoObserver, Observer, Stage};
 pub use os_env::OsEnv;
 pub use reader::LogReader;
 pub use recover::{Recovery, Torn};

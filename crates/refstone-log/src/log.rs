@@ -14,7 +14,7 @@ use crate::error::{AppendError, CommitError, OpenError, RewriteError};
 use crate::frame::decode::SharedSchema;
 use crate::frame::schema::Identity;
 use crate::frame::{Frame, WORD_LEN};
-use crate::gate::{NeedsLeader, SyncGate, Ticket};
+use crate::gate::{NeedsLeader, Outcome, SyncGate, Ticket};
 use crate::kind::{ObjectFormat, Rows};
 use crate::pool;
 use crate::recover::{Recovered, Recovery, recover};
@@ -27,10 +27,10 @@ use crate::writer::Writer;
 ///
 /// A panic in either method stops the log, as a panic of the leader does.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// All up to `through` is durable.
+    /// All up to `through` is acknowledged: durable, unless the log is [`Buffered`](Mode::Buffered).
     ///
-    /// Called in order, by one thread at a time, without the writer mutex, and before
-    /// [`Log::durable_seq`] says so and any waiter returns.
+    /// Called in order, by one thread at a time, without the writer mutex, and before any waiter
+    /// returns. A sequence may be told more than once.
     fn durable(&self, through: Seq);
 
     /// All that was staged after `to` has failed and is withdrawn.
@@ -46,6 +46,20 @@ pub struct NoObserver;
 impl Observer for NoObserver {
     fn durable(&self, _through: Seq) {}
     fn rolled_back(&self, _to: Seq) {}
+}
+
+/// When a transaction is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// When frame, file name and directory are on stable storage. Survives a power cut.
+    #[default]
+    Durable,
+    /// When the kernel has the bytes. Survives a killed process; a power cut takes what was not
+    /// followed by [`Log::sync`]. For bulk loads, ended by one sync.
+    ///
+    /// Readers in this process see what is acknowledged; readers of the file only what is durable.
+    Buffered,
 }
 
 /// A durable log of transactions whose file is an Arrow IPC stream.
@@ -90,6 +104,7 @@ pub(crate) struct Inner {
     pub(crate) gate: SyncGate,
     pub(crate) leader: Mutex<Leader>,
     pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) mode: Mode,
     /// Held through a rewrite.
     pub(crate) rewriting: Mutex<()>,
     lock: Mutex<Option<Box<dyn EnvLock>>>,
@@ -121,6 +136,20 @@ impl Log {
         observer: Arc<dyn Observer>,
         replay: &mut dyn FnMut(&Frame<'_>),
     ) -> Result<(Log, Recovery), OpenError> {
+        Log::open_in(Mode::Durable, env, dir, observer, replay)
+    }
+
+    /// As [`open`](Log::open), in another mode. Recovery makes all it accepts durable in any mode.
+    ///
+    /// # Errors
+    /// As [`open`](Log::open).
+    pub fn open_in(
+        mode: Mode,
+        env: Arc<dyn Env>,
+        dir: &Path,
+        observer: Arc<dyn Observer>,
+        replay: &mut dyn FnMut(&Frame<'_>),
+    ) -> Result<(Log, Recovery), OpenError> {
         if let Err(error) = env.list(dir) {
             return Err(crate::recover::explain_open(&*env, dir, error));
         }
@@ -131,7 +160,7 @@ impl Log {
             .try_clone()
             .map_err(OpenError::io(&crate::files::live(dir), "duplicate the descriptor of"))?;
         let report = recovered.report.clone();
-        let inner = Inner::new(env, dir, recovered, duplicate, observer, lock);
+        let inner = Inner::new(mode, env, dir, recovered, duplicate, observer, lock);
         Ok((Log { inner: Arc::new(inner) }, report))
     }
 
@@ -174,6 +203,20 @@ impl Log {
         let ticket = self.inner.ticket(&self.inner.writer.lock());
         self.inner.gate.barrier(ticket, &*self.inner)?;
         Ok(ticket.seq)
+    }
+
+    /// Makes all that was staged before the call durable, in any mode, and says how far that is.
+    ///
+    /// In a durable log this is [`barrier`](Log::barrier), and costs a sync only if something is
+    /// staged. In a buffered log it costs one sync if anything was written since the last.
+    ///
+    /// # Errors
+    /// As [`Commit::wait`]. If the sync fails, what was written since the last one is of unknown
+    /// outcome.
+    pub fn sync(&self) -> Result<Seq, CommitError> {
+        self.barrier()?;
+        self.inner.sync()?;
+        Ok(self.durable_seq())
     }
 
     /// The newest sequence handed to the kernel. It may not survive a power cut.
@@ -249,6 +292,7 @@ impl Log {
 
 impl Inner {
     fn new(
+        mode: Mode,
         env: Arc<dyn Env>,
         dir: &Path,
         recovered: Recovered,
@@ -264,8 +308,9 @@ impl Inner {
             dir: dir.to_owned(),
             writer: Mutex::new(Writer::new(layout, tail, file.clone(), extent)),
             gate: SyncGate::new(duplicate, tail.seq),
-            leader: Mutex::new(Leader { tail, file, spare: Vec::new() }),
+            leader: Mutex::new(Leader { tail, file, withheld: None, spare: Vec::new() }),
             observer,
+            mode,
             rewriting: Mutex::new(()),
             lock: Mutex::new(Some(lock)),
         }
@@ -312,8 +357,31 @@ impl Inner {
         committed.and(synced)
     }
 
+    /// Makes what was written durable and publishes it, if anything is withheld.
+    pub(crate) fn sync(&self) -> Result<(), CommitError> {
+        let _hold = self.gate.hold();
+        self.settle_withheld(&mut self.leader.lock())
+    }
+
+    /// The same, for who has the leadership.
+    pub(crate) fn settle_withheld(&self, leader: &mut Leader) -> Result<(), CommitError> {
+        self.gate.check()?;
+        if leader.withheld.is_none() {
+            return Ok(());
+        }
+        let tail = leader.tail;
+        match self.settle(leader, tail) {
+            Outcome::Poisoned { cause, .. } => {
+                self.gate.stop(&cause, tail.seq);
+                Err(CommitError::Unknown { cause })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn sync_last_word(&self) -> Result<(), CommitError> {
         let _hold = self.gate.hold();
+        self.settle_withheld(&mut self.leader.lock())?;
         // All commits are durable already, so a failure here loses nothing, but must be told.
         self.gate.sync().map_err(|error| CommitError::Unknown {
             cause: format!("syncing the closed log failed: {error}").into(),
@@ -387,7 +455,7 @@ pub struct Commit {
 
 impl Commit {
     /// Waits until the transaction is durable: frame, file name and directory are on stable
-    /// storage.
+    /// storage. (In a [`Buffered`](Mode::Buffered) log: until the kernel has it.)
     ///
     /// # Errors
     /// [`NotCommitted`](CommitError::NotCommitted): it did not happen.

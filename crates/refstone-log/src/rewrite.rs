@@ -87,11 +87,12 @@ impl Inner {
     ) -> Result<Option<Rewritten>, RewriteError> {
         let _one_at_a_time = self.rewriting.lock();
         self.gate.check()?;
-        let (file, durable) = {
+        self.sync()?;
+        let (file, published_end) = {
             let leader = self.leader.lock();
-            (leader.file.clone(), leader.tail)
+            (leader.file.clone(), leader.published_end())
         };
-        let through = through.min(durable.seq);
+        let through = through.min(self.gate.durable_seq());
         let path = files::live(&self.dir);
         let mut walk = Walk::start(file.clone(), &path)?;
         if through <= walk.identity.anchor.seq {
@@ -102,7 +103,7 @@ impl Inner {
         let kept_from = walk.tail;
         let identity = Identity { anchor: anchor(kept_from), ..walk.identity.clone() };
         let mut successor = Successor::start(&*self.env, &self.dir, &identity, kept_from.offset)?;
-        successor.catch_up(&*file, durable.offset)?;
+        successor.catch_up(&*file, published_end)?;
         successor.sync()?;
         self.swap(&mut successor, &identity)?;
         Ok(Some(Rewritten {
@@ -117,6 +118,7 @@ impl Inner {
         let hold = self.gate.hold();
         self.gate.check()?;
         let mut leader = self.leader.lock();
+        self.settle_withheld(&mut leader)?;
         successor.catch_up(&*leader.file, leader.tail.offset)?;
         let room = self.writer.lock().room_behind(leader.tail);
         let extent = successor.finish(room)?;

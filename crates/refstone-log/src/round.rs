@@ -1,13 +1,13 @@
-//! One leader's round: take, write, sync, publish.
+//! One leader's round: take, write, and, in a durable log, sync and publish.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::env::EnvFile;
-use crate::frame::{PREFIX_LEN, WORD_LEN};
+use crate::frame::{EOS, PREFIX_LEN, WORD_LEN};
 use crate::gate::{Outcome, Round};
-use crate::log::Inner;
+use crate::log::{Inner, Mode};
 use crate::park::Parker;
 use crate::walk::Tail;
 use crate::writer::Group;
@@ -18,6 +18,9 @@ pub(crate) struct Leader {
     /// Behind the last durable frame.
     pub(crate) tail: Tail,
     pub(crate) file: Arc<dyn EnvFile>,
+    /// The first slot whose group was written and not published: only in a buffered log does one
+    /// stay so after a round.
+    pub(crate) withheld: Option<u64>,
     /// The buffer of the last group, to be filled again.
     pub(crate) spare: Vec<u8>,
 }
@@ -27,24 +30,18 @@ impl Round for Inner {
         let mut leader = self.leader.lock();
         let spare = std::mem::take(&mut leader.spare);
         let Some(group) = self.writer.lock().take_group(spare) else {
-            return Outcome::Durable(leader.tail.seq);
+            return Outcome::Acknowledged(leader.tail.seq);
         };
         if let Err(error) = leader.write(&group) {
             return self.undo(&leader, &group, &error);
         }
         self.gate.note_written(group.end.seq);
-        if let Err(error) = self.gate.sync() {
-            return poisoned(leader.tail, group.end, format!("the sync failed: {error}"));
-        }
-        let published = leader.publish(self.word);
-        leader.tail = group.end;
-        leader.spare = group.frames;
-        leader.spare.clear();
-        self.observer.durable(group.end.seq);
-        match published {
-            Ok(()) => Outcome::Durable(group.end.seq),
-            Err(error) => {
-                poisoned(group.end, group.end, format!("publishing the commit failed: {error}"))
+        let before = leader.advance(group);
+        match self.mode {
+            Mode::Durable => self.settle(&mut leader, before),
+            Mode::Buffered => {
+                self.observer.durable(leader.tail.seq);
+                Outcome::Acknowledged(leader.tail.seq)
             }
         }
     }
@@ -70,34 +67,72 @@ impl Round for Inner {
 }
 
 impl Leader {
-    /// Writes the group behind the tail slot, which stays as it is: its length word is still zero,
-    /// so outside readers do not see the group.
-    fn write(&self, group: &Group) -> io::Result<()> {
-        let behind_slot = self.tail.offset + PREFIX_LEN as u64;
-        self.file.write_all_at(&group.frames[PREFIX_LEN..], behind_slot)
+    /// Where the published frames end.
+    pub(crate) fn published_end(&self) -> u64 {
+        self.withheld.unwrap_or(self.tail.offset)
     }
 
-    /// Stores the length word of the group's first frame: outside readers see the group now.
+    /// Writes the group behind the tail slot, which stays as it is: its length word is still zero,
+    /// so outside readers do not see the group.
+    ///
+    /// If an earlier group is withheld nobody comes past its slot, so this group's word is written
+    /// at once, with the group.
+    fn write(&self, group: &Group) -> io::Result<()> {
+        let skipped = if self.withheld.is_some() { 0 } else { PREFIX_LEN };
+        self.file.write_all_at(&group.frames[skipped..], self.tail.offset + skipped as u64)
+    }
+
+    /// Goes behind a group that was written; returns the tail before it.
+    fn advance(&mut self, group: Group) -> Tail {
+        self.withheld.get_or_insert(self.tail.offset);
+        self.spare = group.frames;
+        self.spare.clear();
+        std::mem::replace(&mut self.tail, group.end)
+    }
+
+    /// Clears what a failed write left behind the tail.
+    fn clear(&self, group: &Group) -> io::Result<()> {
+        self.file.write_all_at(&EOS, self.tail.offset)?;
+        let end = PREFIX_LEN as u64;
+        self.file.write_zeros_at(self.tail.offset + end..group.end.offset + end)
+    }
+
+    /// Stores the withheld length word: outside readers see all that was written now.
     ///
     /// Four aligned bytes, so no reader sees half of them.
-    fn publish(&self, word: [u8; WORD_LEN]) -> io::Result<()> {
-        let slot_word = self.tail.offset + (PREFIX_LEN - WORD_LEN) as u64;
-        self.file.write_all_at(&word, slot_word)
+    fn publish(&mut self, word: [u8; WORD_LEN]) -> io::Result<()> {
+        match self.withheld.take() {
+            None => Ok(()),
+            Some(slot) => self.file.write_all_at(&word, slot + (PREFIX_LEN - WORD_LEN) as u64),
+        }
     }
 }
 
 impl Inner {
+    /// Makes all that was written durable, and publishes it. `before` is the tail behind which all
+    /// is of unknown outcome if the sync fails.
+    pub(crate) fn settle(&self, leader: &mut Leader, before: Tail) -> Outcome {
+        if let Err(error) = self.gate.sync() {
+            return poisoned(before, leader.tail, format!("the sync failed: {error}"));
+        }
+        let published = leader.publish(self.word);
+        self.gate.note_durable(leader.tail.seq);
+        self.observer.durable(leader.tail.seq);
+        match published {
+            Ok(()) => Outcome::Acknowledged(leader.tail.seq),
+            Err(error) => {
+                let cause = format!("publishing the commit failed: {error}");
+                poisoned(leader.tail, leader.tail, cause)
+            }
+        }
+    }
+
     /// Withdraws everything staged and clears what the failed write left, before anybody learns.
     fn undo(&self, leader: &Leader, group: &Group, error: &io::Error) -> Outcome {
         let tail = leader.tail;
         let attempted = self.roll_back(tail);
         let cause = format!("the write failed: {error}");
-        let start = tail.offset + PREFIX_LEN as u64;
-        let cleared = leader
-            .file
-            .write_zeros_at(start..group.end.offset + PREFIX_LEN as u64)
-            .and_then(|()| self.gate.sync());
-        match cleared {
+        match leader.clear(group).and_then(|()| self.gate.sync()) {
             Ok(()) => Outcome::RolledBack { to: tail.seq, cause: cause.into() },
             Err(second) => {
                 let cause = format!("{cause}; clearing its traces failed too: {second}");
@@ -117,6 +152,10 @@ impl Inner {
     }
 }
 
-fn poisoned(durable: Tail, attempted: Tail, cause: String) -> Outcome {
-    Outcome::Poisoned { durable: durable.seq, attempted: attempted.seq, cause: Arc::from(cause) }
+fn poisoned(acknowledged: Tail, attempted: Tail, cause: String) -> Outcome {
+    Outcome::Poisoned {
+        acknowledged: acknowledged.seq,
+        attempted: attempted.seq,
+        cause: Arc::from(cause),
+    }
 }

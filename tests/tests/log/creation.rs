@@ -14,7 +14,7 @@ fn options() -> RefLogOptions {
 #[test]
 fn a_new_log_has_spent_no_sequence_and_is_small() {
     let scratch = ScratchLog::new();
-    assert_eq!(scratch.published(), []);
+    assert!(scratch.published().is_empty());
     assert!(fs::metadata(scratch.live()).unwrap().len() <= 64 << 10);
     let log = scratch.log();
     assert_eq!((log.head(), log.object_format()), (&b"refs/heads/main"[..], ObjectFormat::Sha1));
@@ -56,7 +56,7 @@ fn a_creation_that_fails_at_any_step_leaves_no_log_or_a_whole_one() {
                 Ok(()) | Err(OpenError::NotEmpty { .. }) => {}
                 Err(error) => panic!("{op:?} {nth}: {error}"),
             }
-            assert_eq!(published(&env, &dir), []);
+            assert!(published(&env, &dir).is_empty());
         }
     }
 }
@@ -80,7 +80,7 @@ fn what_a_crash_left_of_a_creation_is_no_obstacle() {
     fs::write(root.path().join("refs.arrow.tmp"), "half").unwrap();
     fs::write(root.path().join("LOCK"), "").unwrap();
     Log::create(&OsEnv, root.path(), &options()).unwrap();
-    assert_eq!(published(&OsEnv, root.path()), []);
+    assert!(published(&OsEnv, root.path()).is_empty());
 }
 
 // Break: no lock.

@@ -79,7 +79,7 @@ fn all_may_leave_and_nothing_may_be_left_to_leave() {
     let (scratch, log) = filled(3);
     let mut kept = Kept::default();
     assert_eq!(log.rewrite(Seq::MAX, &mut kept).unwrap().unwrap().sealed_seq.get(), 3);
-    assert_eq!(scratch.published(), []);
+    assert!(scratch.published().is_empty());
     assert_eq!(log.rewrite(Seq::MAX, &mut kept).unwrap(), None);
     log.close().unwrap();
     let log = scratch.log();
