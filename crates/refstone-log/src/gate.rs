@@ -33,7 +33,7 @@ pub(crate) trait Round {
     fn staged(&self) -> usize;
 
     /// Waits until so many are staged, or the deadline.
-    fn wait_staged(&self, wanted: usize, deadline: Instant) -> bool;
+    fn wait_staged(&self, wanted: usize, deadline: Instant);
 }
 
 /// How a round ended.
@@ -338,13 +338,11 @@ impl SyncGate {
     }
 
     fn lead(&self, state: MutexGuard<'_, State>, round: &dyn Round) {
-        let wait = state.gather.plan(round.staged());
+        let wait = state.gather.plan(round.staged(), Instant::now());
         drop(state);
         let mut end = EndOfRound { gate: self, outcome: None, staged: 0 };
         if let Some(wait) = wait {
-            let start = Instant::now();
-            let came = round.wait_staged(wait.wanted, start + wait.at_most);
-            self.state.lock().gather.learn(came, start.elapsed());
+            round.wait_staged(wait.wanted, Instant::now() + wait.at_most);
         }
         end.outcome = Some(round.lead());
         end.staged = round.staged();
@@ -363,7 +361,8 @@ impl SyncGate {
         }
         let (released, tasks) = self.release(&mut state);
         let sync = Duration::from_nanos(self.last_sync_nanos.load(Ordering::Relaxed));
-        state.gather.expect(staged + released.len() + 1, sync);
+        // The leader itself is released too.
+        state.gather.end_round(released.len() + tasks.len() + 1, staged, sync, Instant::now());
         let heir = self.hand_over(&mut state);
         drop(state);
         // The heir first: its write and sync go on while the others are woken.

@@ -428,7 +428,10 @@ impl Stage<'_> {
     ///
     /// For an answer that rests on what was staged: it may be given once that is durable, and
     /// must not be given if that fails.
+    ///
+    /// A sequence that was not given out yet counts as the newest that was.
     pub fn covering(&self, seq: Seq) -> Commit {
+        let seq = seq.min(self.writer.tail.seq);
         let generation = self.log.inner.gate.generation();
         Commit { log: self.log.clone(), ticket: Ticket { seq, generation }, task: None }
     }

@@ -117,8 +117,16 @@ impl EnvFile for OsFile {
     }
 }
 
-/// The lock lives as long as this descriptor.
+/// A lock of the open file description, so of every duplicate of the descriptor.
 #[derive(Debug)]
-struct OsLock(#[allow(dead_code, reason = "held for its lock")] File);
+struct OsLock(File);
 
 impl EnvLock for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread has just forked holds a duplicate
+        // until its exec closes it, and with it the lock. If this fails, closing follows.
+        let _ = self.0.unlock();
+    }
+}

@@ -50,19 +50,17 @@ impl Round for Inner {
         self.writer.lock().staged
     }
 
-    fn wait_staged(&self, wanted: usize, deadline: Instant) -> bool {
+    fn wait_staged(&self, wanted: usize, deadline: Instant) {
         let parker = Parker::of_this_thread();
         {
             let mut writer = self.writer.lock();
             if writer.staged >= wanted {
-                return true;
+                return;
             }
             writer.alarm = Some((wanted, parker.clone()));
         }
         parker.park_until(deadline);
-        let mut writer = self.writer.lock();
-        writer.alarm = None;
-        writer.staged >= wanted
+        self.writer.lock().alarm = None;
     }
 }
 

@@ -1,7 +1,10 @@
 //! A log is created once, whole and durable; and there is one writer.
 
 use std::fs;
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use refstone_log::{ErrorKind, Log, NoObserver, ObjectFormat, OpenError, OsEnv, RefLogOptions};
 use refstone_tests::env::{Fault, Op, TestEnv};
@@ -94,6 +97,28 @@ fn a_second_writer_is_refused_by_name_and_the_first_goes_on() {
     push(&log, &Row::standard());
     log.close().unwrap();
     assert_eq!(push(&scratch.log(), &Row::standard()), 2);
+}
+
+// Break: releasing the lock by closing its descriptor alone. A child that is between fork and exec
+// holds a duplicate of it.
+#[test]
+fn a_closed_log_opens_again_while_other_threads_start_processes() {
+    let scratch = ScratchLog::new();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    Command::new("true").status().unwrap();
+                }
+            });
+        }
+        let opened: Vec<_> = (0..300).map(|_| scratch.open().map(|(log, _)| log.close())).collect();
+        stop.store(true, Ordering::Relaxed);
+        for (n, result) in opened.into_iter().enumerate() {
+            result.unwrap_or_else(|error| panic!("opening number {n}: {error}")).unwrap();
+        }
+    });
 }
 
 #[test]
