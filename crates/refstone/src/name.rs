@@ -1,0 +1,287 @@
+//! Ref names: which are legal, and which a push may touch.
+//!
+//! A name is bytes. The rules are those of `git check-ref-format`, checked by `gix-validate`, plus
+//! the line git calls a *safe* name: it lies below `refs/`, or it is one level of capitals and
+//! underscores such as `HEAD` or `ORIG_HEAD`. (`git update-ref foo` also works, and writes a file
+//! `.git/foo` beside `.git/config`. That is an accident of keeping refs in files.)
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use bstr::{BStr, BString, ByteSlice};
+
+/// The longest name in bytes.
+///
+/// The log would hold far more. But every name must fit one line of git's wire (65,516 bytes, and
+/// the line of a symbolic ref carries two names), or a single ref would make the whole repository
+/// unreadable; and no git client can keep a name longer than its file system's paths, 4,096 bytes.
+pub const NAME_LEN_MAX: usize = 4096;
+
+const REFS: &[u8] = b"refs/";
+
+/// A full, legal ref name such as `refs/heads/main` or `HEAD`.
+///
+/// Names are bytes, not text: everything above `0x7f` is legal, valid UTF-8 or not. They compare
+/// and sort as unsigned bytes. A clone shares the bytes and costs one atomic increment.
+///
+/// ```
+/// use refstone::RefName;
+/// let name = RefName::new("refs/heads/main")?;
+/// assert_eq!(name.as_bytes(), b"refs/heads/main");
+/// assert!(RefName::new("refs/heads/a..b").is_err());
+/// # Ok::<(), refstone::NameError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RefName(Arc<[u8]>);
+
+/// What a push does to a ref, as far as names are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushChange {
+    /// It gives the ref a value, new or not.
+    Store,
+    /// It removes the ref.
+    Delete,
+}
+
+/// A name is not legal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid ref name '{name}': {problem}")]
+pub struct NameError {
+    name: BString,
+    problem: NameProblem,
+}
+
+/// What is wrong with a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameProblem {
+    /// It breaks a rule of `git check-ref-format`; the text says which.
+    #[error("{0}")]
+    Format(String),
+    /// It is neither below `refs/` nor one level of capitals and underscores.
+    #[error("expected a name below refs/, or one like HEAD")]
+    Outside,
+    /// It is longer than [`NAME_LEN_MAX`].
+    #[error("it has {found} bytes, and at most {NAME_LEN_MAX} are possible")]
+    TooLong {
+        /// Bytes found.
+        found: usize,
+    },
+    /// A push may only touch what lies below `refs/`.
+    #[error("a push may only touch names below refs/")]
+    PushOutsideRefs,
+    /// A push may delete `refs/x`, but not give it a value.
+    #[error("a push may only store names with two levels below refs/, such as refs/heads/x")]
+    PushOneLevel,
+}
+
+impl RefName {
+    /// The name with these bytes, if it is legal.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError`] with the name and the rule it breaks.
+    pub fn new(name: impl Into<BString>) -> Result<RefName, NameError> {
+        let name = name.into();
+        match check(name.as_bstr()) {
+            Ok(()) => Ok(RefName(Vec::from(name).into())),
+            Err(problem) => Err(NameError { name, problem }),
+        }
+    }
+
+    /// `HEAD`.
+    #[must_use]
+    pub fn head() -> RefName {
+        RefName((*b"HEAD").into())
+    }
+
+    /// The raw bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The raw bytes as a string type that prints.
+    #[must_use]
+    pub fn as_bstr(&self) -> &BStr {
+        self.0.as_bstr()
+    }
+
+    /// Whether this is `HEAD`.
+    #[must_use]
+    pub fn is_head(&self) -> bool {
+        self.as_bytes() == b"HEAD"
+    }
+
+    /// Whether the name lies below `refs/`.
+    #[must_use]
+    pub fn is_below_refs(&self) -> bool {
+        self.as_bytes().starts_with(REFS)
+    }
+
+    /// Checks the rules git's receiving side adds for a push.
+    ///
+    /// They are those of `git receive-pack`: the name lies below `refs/`, and what follows is
+    /// itself a legal name, of two levels unless the push deletes the ref.
+    ///
+    /// ```
+    /// use refstone::{PushChange, RefName};
+    /// let odd = RefName::new("refs/x")?;
+    /// assert!(odd.check_push(PushChange::Store).is_err());
+    /// assert!(odd.check_push(PushChange::Delete).is_ok());
+    /// # Ok::<(), refstone::NameError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NameError`] with the rule that is broken.
+    pub fn check_push(&self, change: PushChange) -> Result<(), NameError> {
+        push_problem(self.as_bytes(), change).map_or(Ok(()), |problem| {
+            let name = self.as_bstr().to_owned();
+            Err(NameError { name, problem })
+        })
+    }
+
+    /// The names of the directories this name lies in, outermost first, `refs` left out.
+    ///
+    /// `refs` itself is no legal name, so it cannot be in the way of anything.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &[u8]> {
+        let name = self.as_bytes();
+        let slashes = name.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+        slashes.skip(1).map(|(end, _)| &name[..end])
+    }
+}
+
+fn check(name: &BStr) -> Result<(), NameProblem> {
+    if name.len() > NAME_LEN_MAX {
+        return Err(NameProblem::TooLong { found: name.len() });
+    }
+    match gix_validate::reference::name(name) {
+        Err(gix_validate::reference::name::Error::SomeLowercase) => Err(NameProblem::Outside),
+        Err(error) => Err(NameProblem::Format(error.to_string())),
+        Ok(name) if name.contains(&b'/') && !name.starts_with(REFS) => Err(NameProblem::Outside),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn push_problem(name: &[u8], change: PushChange) -> Option<NameProblem> {
+    let Some(below) = name.strip_prefix(REFS) else {
+        return Some(NameProblem::PushOutsideRefs);
+    };
+    if change == PushChange::Store && !below.contains(&b'/') {
+        return Some(NameProblem::PushOneLevel);
+    }
+    // Of all rules for a whole name this is the only one that `refs/` can hide.
+    (below == b"@").then(|| NameProblem::Format("'@' alone stands for HEAD".to_owned()))
+}
+
+impl NameError {
+    /// The name that was refused.
+    #[must_use]
+    pub fn name(&self) -> &BStr {
+        self.name.as_bstr()
+    }
+
+    /// What is wrong with it.
+    #[must_use]
+    pub fn problem(&self) -> &NameProblem {
+        &self.problem
+    }
+}
+
+impl fmt::Display for RefName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_bstr().fmt(f)
+    }
+}
+
+impl fmt::Debug for RefName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RefName({:?})", self.as_bstr())
+    }
+}
+
+impl Borrow<[u8]> for RefName {
+    fn borrow(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl AsRef<[u8]> for RefName {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(name: &str) -> NameProblem {
+        RefName::new(name).unwrap_err().problem().clone()
+    }
+
+    #[test]
+    fn one_level_names_are_capitals_and_underscores() {
+        for name in ["HEAD", "ORIG_HEAD", "_"] {
+            assert!(RefName::new(name).is_ok(), "{name}");
+        }
+        for name in ["head", "HEAD1", "A-B", "refs"] {
+            assert_eq!(problem(name), NameProblem::Outside, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_with_levels_lie_below_refs() {
+        assert!(RefName::new("refs/x").is_ok());
+        for name in ["heads/x", "HEAD/x", "Refs/heads/x", "worktrees/a/HEAD"] {
+            assert_eq!(problem(name), NameProblem::Outside, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_limit_counts_bytes_and_is_named() {
+        let longest = format!("refs/{}", "a".repeat(NAME_LEN_MAX - 5));
+        assert!(RefName::new(longest.as_str()).is_ok());
+        let expected = NameProblem::TooLong { found: 4097 };
+        assert_eq!(problem(&(longest + "a")), expected);
+    }
+
+    #[test]
+    fn an_error_names_what_and_why() {
+        let error = RefName::new("refs/heads/a..b").unwrap_err();
+        let text =
+            "invalid ref name 'refs/heads/a..b': Reference name cannot contain repeated dots";
+        assert_eq!(error.to_string(), text);
+    }
+
+    // Breaks: `chars` order, or sorting a directory's entries before the names beside it.
+    #[test]
+    fn names_sort_as_unsigned_bytes() {
+        let raw: [&[u8]; 4] = [b"refs/a-b", b"refs/a/b", b"refs/ab", b"refs/a\xff"];
+        let names: Vec<_> = raw.iter().map(|&raw| RefName::new(raw).unwrap()).collect();
+        assert!(names.is_sorted());
+    }
+
+    #[test]
+    fn directories_start_below_refs() {
+        let name = RefName::new("refs/heads/a/b").unwrap();
+        let directories: Vec<_> = name.directories().collect();
+        assert_eq!(directories, [&b"refs/heads"[..], b"refs/heads/a"]);
+        assert_eq!(RefName::head().directories().count(), 0);
+    }
+
+    #[test]
+    fn a_push_stores_two_levels_and_deletes_one() {
+        let check = |name: &str, change| RefName::new(name).unwrap().check_push(change).is_ok();
+        for change in [PushChange::Store, PushChange::Delete] {
+            assert!(check("refs/heads/x", change));
+            assert!(check("refs/heads/@", change));
+            assert!(!check("HEAD", change));
+            assert!(!check("refs/@", change));
+        }
+        assert!(!check("refs/x", PushChange::Store));
+        assert!(check("refs/x", PushChange::Delete));
+    }
+}

@@ -1,0 +1,90 @@
+//! Transactions that are staged: their verdicts are known, and wait to become durable.
+
+use refstone_log::{Commit, CommitError, Seq};
+
+use crate::error::TransactionError;
+use crate::refusal::Refusal;
+
+/// The answer to a transaction, or to one edit of a batch: it is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    seq: Seq,
+    moved: bool,
+}
+
+impl Committed {
+    /// The transaction's sequence. If nothing moved no sequence was spent, and this is the newest
+    /// transaction in the state that was looked at.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// Whether a ref moved.
+    #[must_use]
+    pub fn moved(&self) -> bool {
+        self.moved
+    }
+}
+
+/// A staged transaction. Only waiting on it tells what became of it.
+///
+/// Dropping it neither cancels nor delays the transaction.
+#[derive(Debug)]
+#[must_use = "the transaction is neither durable nor answered before `wait` returns"]
+pub struct Pending {
+    pub(crate) commit: Commit,
+    pub(crate) verdict: Result<Verdict, Refusal>,
+}
+
+/// A staged batch, with a verdict for each edit. See [`Pending`].
+#[derive(Debug)]
+#[must_use = "the batch is neither durable nor answered before `wait` returns"]
+pub struct PendingEach {
+    pub(crate) commit: Commit,
+    pub(crate) verdicts: Vec<Result<Verdict, Refusal>>,
+}
+
+/// What passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Refs move, in the transaction that is waited for.
+    Moves,
+    /// Nothing moves; the state looked at ends with this transaction.
+    Stays(Seq),
+}
+
+impl Pending {
+    /// Waits until the transaction is durable, or what it was refused for.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::Refused`]: nothing happened. [`TransactionError::Commit`]: see there;
+    /// also for a refusal, if what it rested on failed to become durable.
+    pub fn wait(self) -> Result<Committed, TransactionError> {
+        let covered = self.commit.wait()?.seq();
+        Ok(self.verdict?.covered_by(covered))
+    }
+}
+
+impl PendingEach {
+    /// Waits until the batch is durable, and with it all that its verdicts rest on.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError`], and then no verdict holds.
+    pub fn wait(self) -> Result<Vec<Result<Committed, Refusal>>, CommitError> {
+        let covered = self.commit.wait()?.seq();
+        let answer = |verdict: Result<Verdict, Refusal>| verdict.map(|v| v.covered_by(covered));
+        Ok(self.verdicts.into_iter().map(answer).collect())
+    }
+}
+
+impl Verdict {
+    fn covered_by(self, covered: Seq) -> Committed {
+        match self {
+            Verdict::Moves => Committed { seq: covered, moved: true },
+            Verdict::Stays(seq) => Committed { seq, moved: false },
+        }
+    }
+}

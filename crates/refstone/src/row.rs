@@ -1,0 +1,81 @@
+//! Moves of refs as rows of the log, and back.
+
+use bstr::BString;
+use refstone_log::{DecodedRefRow, Frame, RefRow, Seq, Timestamp};
+
+use crate::edit::Target;
+use crate::error::RowProblem;
+use crate::name::RefName;
+use crate::oid::ObjectId;
+use crate::staged::Move;
+use crate::transaction::Transaction;
+
+/// One ref moved, as the log recorded it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefMove {
+    /// The transaction it moved in.
+    pub seq: Seq,
+    /// When that was. Never less than in the transaction before, whatever the clock did.
+    pub at: Timestamp,
+    /// Who moved it.
+    pub actor: BString,
+    /// The ref.
+    pub name: RefName,
+    /// The object it named before; `None` if it was absent or symbolic.
+    pub old_oid: Option<ObjectId>,
+    /// The object it names now; `None` if it is gone or symbolic.
+    pub new_oid: Option<ObjectId>,
+    /// The ref it points to now, if it is symbolic.
+    pub symref: Option<RefName>,
+    /// Why it moved.
+    pub message: Option<BString>,
+}
+
+impl RefMove {
+    pub(crate) fn from_row(frame: &Frame<'_>, row: usize) -> Result<RefMove, RowProblem> {
+        let stored = frame.ref_row(row);
+        let (name, target) = decode(&stored)?;
+        Ok(RefMove {
+            seq: frame.seq(),
+            at: frame.at(),
+            name,
+            old_oid: stored.old_oid.map(ObjectId::from_bytes).transpose()?,
+            new_oid: target.as_ref().and_then(Target::object),
+            symref: target.as_ref().and_then(Target::symbolic).cloned(),
+            actor: stored.actor.into_owned().into(),
+            message: stored.message.map(|text| text.into_owned().into()),
+        })
+    }
+}
+
+/// The row that records a move.
+pub(crate) fn encode<'a>(tx: &'a Transaction, moved: &'a Move) -> RefRow<'a> {
+    let (new_oid, symref) = match &moved.new {
+        Some(Target::Object(id)) => (Some(id.as_bytes()), None),
+        Some(Target::Symbolic(name)) => (None, Some(name.as_bytes())),
+        None => (None, None),
+    };
+    RefRow {
+        actor: tx.actor(),
+        refname: moved.name.as_bytes(),
+        old_oid: moved.old.as_ref().map(ObjectId::as_bytes),
+        new_oid,
+        symref,
+        message: tx.message().map(AsRef::as_ref),
+    }
+}
+
+/// The ref a row is about, and what it holds from then on; `None` is a deletion.
+///
+/// A frame proves that its bytes are as they were written, not that a ref store wrote them, so
+/// names are checked here as anywhere else.
+pub(crate) fn decode(row: &DecodedRefRow<'_>) -> Result<(RefName, Option<Target>), RowProblem> {
+    let name = RefName::new(row.refname.as_ref())?;
+    let target = match (row.new_oid, row.symref.as_deref()) {
+        (None, None) => None,
+        (Some(id), None) => Some(ObjectId::from_bytes(id)?.into()),
+        (None, Some(target)) => Some(RefName::new(target)?.into()),
+        (Some(_), Some(_)) => return Err(RowProblem::TwoTargets),
+    };
+    Ok((name, target))
+}

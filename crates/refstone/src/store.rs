@@ -1,0 +1,283 @@
+//! The ref store: the log, the state above it, and the commit path between them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use refstone_log::{
+    AppendError, Commit, CommitError, Env, Log, ObjectFormat, OsEnv, Recovery, RefLogOptions,
+    RefRow, Seq, Stage,
+};
+
+use crate::error::{OpenError, TransactionError};
+use crate::name::RefName;
+use crate::pending::{Committed, Pending, PendingEach, Verdict};
+use crate::refusal::Refusal;
+use crate::replay::Replay;
+use crate::row;
+use crate::staged::Move;
+use crate::state::{Newest, State};
+use crate::transaction::Transaction;
+use crate::transaction::judge::{self, Verdicts};
+use crate::transaction::plan::Plan;
+use crate::view::View;
+
+/// What makes a new store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// The hash that names the repository's objects.
+    pub object_format: ObjectFormat,
+    /// The branch `HEAD` points to at first; it need not exist.
+    pub head: RefName,
+}
+
+impl Default for CreateOptions {
+    /// SHA-1 and `refs/heads/main`.
+    fn default() -> Self {
+        let head = RefName::new("refs/heads/main").expect("the name is legal");
+        CreateOptions { object_format: ObjectFormat::Sha1, head }
+    }
+}
+
+/// A durable store of git references.
+///
+/// Clones share one store. Transactions of many threads share syncs: each waits for one that
+/// covers it. One writer per directory, proven by a lock that dies with the process.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+/// RefStore::create(dir, &CreateOptions::default())?;
+/// let store = RefStore::open(dir)?;
+/// let id: ObjectId = "d670460b4b4aece5915caf5c68d12f560a9fe3e4".parse()?;
+/// let tx = Transaction::new("alice").with(Edit::create(RefName::new("refs/heads/main")?, id));
+/// let committed = store.commit(&tx)?; // durable from here on
+/// assert_eq!(committed.seq().get(), 1);
+/// assert!(store.commit(&tx).is_err(), "it exists now");
+/// store.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RefStore {
+    log: Log,
+    state: Arc<State>,
+    recovery: Arc<Recovery>,
+}
+
+impl RefStore {
+    /// Creates a store in an empty or absent directory, usually `<repo>.git/refstone`; durable
+    /// when it returns.
+    ///
+    /// # Errors
+    ///
+    /// If there is something in the directory, or as the operating system says.
+    pub fn create(dir: &Path, options: &CreateOptions) -> Result<(), OpenError> {
+        RefStore::create_with(&OsEnv, dir, options)
+    }
+
+    /// The same through another [`Env`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RefStore::create`].
+    pub fn create_with(
+        env: &dyn Env,
+        dir: &Path,
+        options: &CreateOptions,
+    ) -> Result<(), OpenError> {
+        if !options.head.is_below_refs() {
+            return Err(OpenError::HeadOutsideRefs {
+                dir: dir.to_owned(),
+                target: options.head.clone(),
+            });
+        }
+        let options = RefLogOptions {
+            object_format: options.object_format,
+            head: options.head.as_bytes().to_vec(),
+        };
+        Ok(Log::create(env, dir, &options)?)
+    }
+
+    /// Opens a store for writing: takes its lock, recovers, replays the log.
+    ///
+    /// # Errors
+    ///
+    /// If another writer has it, if durable bytes are damaged, or as the operating system says.
+    pub fn open(dir: &Path) -> Result<RefStore, OpenError> {
+        RefStore::open_with(Arc::new(OsEnv), dir)
+    }
+
+    /// The same through another [`Env`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RefStore::open`].
+    pub fn open_with(env: Arc<dyn Env>, dir: &Path) -> Result<RefStore, OpenError> {
+        let state = Arc::new(State::default());
+        let mut replay = Replay::default();
+        let (log, recovery) = Log::open(env, dir, state.clone(), &mut |frame| replay.apply(frame))?;
+        state.start(replay.finish(dir, log.head())?);
+        Ok(RefStore { log, state, recovery: Arc::new(recovery) })
+    }
+
+    /// The hash that names the repository's objects.
+    #[must_use]
+    pub fn object_format(&self) -> ObjectFormat {
+        self.log.object_format()
+    }
+
+    /// What opening the log had to repair.
+    #[must_use]
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// The log below, for its watermarks and counts. What is appended to it directly is judged by
+    /// nobody, and is seen only when the store is opened again.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// All refs now, as far as they are durable. Takes no lock.
+    #[must_use]
+    pub fn view(&self) -> View {
+        self.state.view()
+    }
+
+    /// Commits a transaction, all or nothing, and waits until it is durable.
+    ///
+    /// A transaction that moves no ref (it only verifies, or sets what is set already) spends no
+    /// sequence and writes nothing; its answer still waits until what it looked at is durable. So
+    /// does a refusal.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError`], which tells whether it happened.
+    pub fn commit(&self, tx: &Transaction) -> Result<Committed, TransactionError> {
+        self.stage(tx)?.wait()
+    }
+
+    /// Commits every edit that can be, as one frame, and says what became of each.
+    ///
+    /// Edits are judged as if they came one after the other, deletions first, so that a batch may
+    /// replace `a` by `a/b`. Edits that share a ref, be it over a symbolic ref, are all refused.
+    ///
+    /// # Errors
+    ///
+    /// If the frame failed: then no edit happened, or, if the outcome is unknown, all that could.
+    pub fn commit_each(
+        &self,
+        tx: &Transaction,
+    ) -> Result<Vec<Result<Committed, Refusal>>, AppendError> {
+        Ok(self.stage_each(tx)?.wait()?)
+    }
+
+    /// Stages a transaction without waiting for the disk. Later transactions see it at once.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written; it left no trace then. A refusal is told by [`Pending::wait`].
+    pub fn stage(&self, tx: &Transaction) -> Result<Pending, AppendError> {
+        let plan = self.plan(tx);
+        self.log.append_with(|stage| {
+            let mut newest = self.state.newest();
+            let current = newest.current();
+            let judged = judge::all_or_nothing(&plan, &current);
+            let read = current.newest_read();
+            let (verdict, moves) = match judged {
+                Ok(moves) => (Ok(newest.verdict(read, !moves.is_empty())), moves),
+                Err(refusal) => (Err(refusal), Vec::new()),
+            };
+            let commit = append(stage, tx, moves, read, &mut newest)?;
+            Ok(Pending { commit, verdict })
+        })?
+    }
+
+    /// Stages a batch as [`RefStore::commit_each`] commits it, without waiting for the disk.
+    ///
+    /// # Errors
+    ///
+    /// As [`RefStore::stage`].
+    pub fn stage_each(&self, tx: &Transaction) -> Result<PendingEach, AppendError> {
+        let plan = self.plan(tx);
+        self.log.append_with(|stage| {
+            let mut newest = self.state.newest();
+            let current = newest.current();
+            let Verdicts { moved, moves } = judge::one_by_one(&plan, &current);
+            let read = current.newest_read();
+            let verdict = |moved: Result<bool, _>| moved.map(|moved| newest.verdict(read, moved));
+            let verdicts = moved.into_iter().map(verdict).collect();
+            let commit = append(stage, tx, moves, read, &mut newest)?;
+            Ok(PendingEach { commit, verdicts })
+        })?
+    }
+
+    /// Says whether a transaction would pass now, without writing anything.
+    ///
+    /// This is what `prepare` of `git update-ref --stdin` can be told: the answer is durable, but
+    /// it holds no ref, so another transaction may come between it and the commit, which judges
+    /// again. A prepared transaction that holds its refs would keep their names in the staged
+    /// state, where every judge looks them up.
+    ///
+    /// # Errors
+    ///
+    /// As [`RefStore::commit`].
+    pub fn check(&self, tx: &Transaction) -> Result<(), TransactionError> {
+        let plan = self.plan(tx);
+        let (judged, read) = self.log.append_with(|stage| {
+            let newest = self.state.newest();
+            let current = newest.current();
+            let judged = judge::all_or_nothing(&plan, &current);
+            (judged, stage.covering(current.newest_read()))
+        })?;
+        read.wait()?;
+        judged?;
+        Ok(())
+    }
+
+    /// Commits what is staged and releases the lock. Later transactions fail as closed.
+    ///
+    /// # Errors
+    ///
+    /// If something staged could not be committed.
+    pub fn close(&self) -> Result<(), CommitError> {
+        self.log.close()
+    }
+
+    fn plan<'t>(&self, tx: &'t Transaction) -> Plan<'t> {
+        Plan::new(tx.edits(), self.object_format())
+    }
+}
+
+impl Newest<'_> {
+    fn verdict(&self, read: Seq, moves: bool) -> Verdict {
+        match moves {
+            true => Verdict::Moves,
+            false => Verdict::Stays(self.durable_seq().max(read)),
+        }
+    }
+}
+
+/// Stages the moves; if there are none, the answer waits for the newest transaction read.
+///
+/// What is read has a lower sequence than what is appended, so waiting for the append covers both.
+fn append(
+    stage: &mut Stage<'_>,
+    tx: &Transaction,
+    moves: Vec<Move>,
+    read: Seq,
+    newest: &mut Newest<'_>,
+) -> Result<Commit, AppendError> {
+    if moves.is_empty() {
+        return Ok(stage.covering(read));
+    }
+    let rows: Vec<RefRow<'_>> = moves.iter().map(|moved| row::encode(tx, moved)).collect();
+    let seq = stage.next_seq();
+    let commit = stage.append(rows.as_slice())?;
+    drop(rows);
+    newest.stage(seq, moves);
+    Ok(commit)
+}

@@ -1,0 +1,106 @@
+//! One edit against the refs: whether what it expects holds, and what it moves.
+
+use crate::edit::{Change, Edit, Expected, Target};
+use crate::refusal::Reason;
+use crate::staged::Move;
+use crate::symref::{self, ChainEnd};
+use crate::transaction::names::in_the_way;
+use crate::transaction::overlay::Overlay;
+
+/// Checks one edit whose ref is `end`; `None` is an edit that moves nothing.
+pub(crate) fn check(
+    edit: &Edit,
+    end: &ChainEnd<'_>,
+    refs: &Overlay<'_, '_>,
+) -> Result<Option<Move>, Reason> {
+    special_names(&edit.change, end)?;
+    expected_holds(&edit.expected, end, refs)?;
+    // Git takes the name's lock even to delete or verify a missing ref, and so refuses it when the
+    // name could not exist. A ref that exists has its place already: the common update ends here.
+    if end.target.is_none() {
+        in_the_way(end.name, refs).map_or(Ok(()), Err)?;
+    }
+    Ok(movement(&edit.change, end))
+}
+
+/// The few names outside `refs/` that obey rules of their own.
+fn special_names(change: &Change, end: &ChainEnd<'_>) -> Result<(), Reason> {
+    if end.name.is_below_refs() {
+        return Ok(());
+    }
+    match (end.name.as_bytes(), change) {
+        (b"FETCH_HEAD" | b"MERGE_HEAD", _) => Err(Reason::PseudoRef { pseudo: end.name.clone() }),
+        (b"HEAD", Change::Delete) => Err(Reason::HeadDeletion),
+        (b"HEAD", Change::Set(Target::Symbolic(target))) if !target.is_below_refs() => {
+            let target = target.clone();
+            Err(Reason::HeadOutsideRefs { target })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn expected_holds(
+    expected: &Expected,
+    end: &ChainEnd<'_>,
+    refs: &Overlay<'_, '_>,
+) -> Result<(), Reason> {
+    match expected {
+        Expected::Any => Ok(()),
+        Expected::Absent => absent(end, refs),
+        Expected::Value(Target::Object(id)) if id.is_zero() => absent(end, refs),
+        Expected::Exists => existing(end).map(drop),
+        Expected::Value(expected) => has_value(expected, end, refs),
+    }
+}
+
+fn existing<'a>(end: &ChainEnd<'a>) -> Result<&'a Target, Reason> {
+    end.target.ok_or_else(|| Reason::Missing { missing: end.name.clone() })
+}
+
+fn absent(end: &ChainEnd<'_>, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
+    match (end.target, resolved(end, refs)?) {
+        (Some(actual), Some(_)) => Err(Reason::AlreadyExists { actual: actual.clone() }),
+        _ => Ok(()),
+    }
+}
+
+fn has_value(expected: &Target, end: &ChainEnd<'_>, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
+    let held = existing(end)?;
+    let resolved = resolved(end, refs)?;
+    let actual = match expected {
+        Target::Object(_) => resolved,
+        Target::Symbolic(_) => Some(held),
+    };
+    if actual == Some(expected) {
+        return Ok(());
+    }
+    Err(Reason::Conflict { expected: expected.clone(), actual: actual.cloned() })
+}
+
+/// What the ref resolves to. An edit that is not followed may stand on a symbolic ref, and git
+/// then compares with the object at the end of the chain, and refuses a chain it cannot read.
+fn resolved<'a>(
+    end: &ChainEnd<'a>,
+    refs: &'a Overlay<'_, '_>,
+) -> Result<Option<&'a Target>, Reason> {
+    match end.target {
+        Some(Target::Symbolic(_)) => symref::follow(end.name, |name| refs.get(name.as_bytes()))
+            .map(|end| end.target)
+            .map_err(|_| Reason::SymrefDepth),
+        direct => Ok(direct),
+    }
+}
+
+fn movement(change: &Change, end: &ChainEnd<'_>) -> Option<Move> {
+    let new = match change {
+        Change::Verify => return None,
+        Change::Delete => None,
+        Change::Set(target) => Some(target),
+    };
+    // Git writes neither ref nor reflog for a value that is there already, so this is no move.
+    (new != end.target).then(|| Move {
+        name: end.name.clone(),
+        old: end.target.and_then(Target::object),
+        new: new.cloned(),
+    })
+}

@@ -1,0 +1,149 @@
+//! A transaction against the state: what moves, or why not.
+
+use std::collections::BTreeMap;
+
+use crate::current::Current;
+use crate::edit::{Change, Deref, Edit};
+use crate::refusal::{Reason, Refusal};
+use crate::staged::Move;
+use crate::symref::{self, ChainEnd};
+use crate::transaction::check::check;
+use crate::transaction::names::{Reached, Shared};
+use crate::transaction::overlay::Overlay;
+use crate::transaction::plan::Plan;
+
+/// What a batch comes to: a verdict for each edit, and the moves of those that passed.
+#[derive(Debug)]
+pub(crate) struct Verdicts {
+    /// Whether the edit moved a ref, in the order of the edits.
+    pub(crate) moved: Vec<Result<bool, Refusal>>,
+    pub(crate) moves: Vec<Move>,
+}
+
+/// Judges a transaction as a whole: all its moves, or the first reason against it.
+///
+/// # Errors
+///
+/// The refusal of the first edit that cannot be.
+pub(crate) fn all_or_nothing(plan: &Plan<'_>, current: &Current<'_>) -> Result<Vec<Move>, Refusal> {
+    if let Some((&index, reason)) = plan.refused.first_key_value() {
+        return Err(plan.refusal(index, reason.clone()));
+    }
+    let ends = locate_all(plan, current)?;
+    let mut reached = Reached::default();
+    let shared = reach_all(plan, &mut reached, ends.iter().enumerate());
+    if let Some(shared) = shared.into_iter().next() {
+        return Err(plan.refusal(shared.edits[1], shared.reason));
+    }
+    let mut crowded = reached.crowded(plan, &ends);
+    let refs = Overlay::new(current);
+    let mut moves = Vec::with_capacity(ends.len());
+    for (index, end) in ends.iter().enumerate() {
+        let moved = check(&plan.edits[index], end, &refs);
+        let moved = moved.and_then(|moved| crowded.remove(&index).map_or(Ok(moved), Err));
+        moves.extend(moved.map_err(|reason| plan.refusal(index, reason))?);
+    }
+    Ok(moves)
+}
+
+/// Judges each edit on its own, as if they came one after the other: deletions first, so that a
+/// batch may replace `a` by `a/b`, and else in order. Edits that share a ref are all refused, so
+/// the refs that the edits are about are found before any of them moves.
+pub(crate) fn one_by_one(plan: &Plan<'_>, current: &Current<'_>) -> Verdicts {
+    let mut refused = plan.refused.clone();
+    let ends = locate_each(plan, current, &mut refused);
+    let mut moves = BTreeMap::new();
+    let mut refs = Overlay::new(current);
+    for index in deletions_first(plan.edits) {
+        let Some(end) = ends.get(&index).filter(|_| !refused.contains_key(&index)) else {
+            continue;
+        };
+        match check(&plan.edits[index], end, &refs) {
+            Ok(moved) => {
+                moved.iter().for_each(|moved| refs.note(moved));
+                moves.extend(moved.map(|moved| (index, moved)));
+            }
+            Err(reason) => {
+                refused.insert(index, reason);
+            }
+        }
+    }
+    verdicts(plan, refused, moves)
+}
+
+fn verdicts(
+    plan: &Plan<'_>,
+    mut refused: BTreeMap<usize, Reason>,
+    moves: BTreeMap<usize, Move>,
+) -> Verdicts {
+    let verdict = |index| match refused.remove(&index) {
+        Some(reason) => Err(plan.refusal(index, reason)),
+        None => Ok(moves.contains_key(&index)),
+    };
+    Verdicts {
+        moved: (0..plan.edits.len()).map(verdict).collect(),
+        moves: moves.into_values().collect(),
+    }
+}
+
+fn deletions_first(edits: &[Edit]) -> impl Iterator<Item = usize> {
+    let (deletions, others): (Vec<_>, Vec<_>) =
+        (0..edits.len()).partition(|&index| edits[index].change == Change::Delete);
+    deletions.into_iter().chain(others)
+}
+
+fn locate_all<'a>(plan: &Plan<'a>, current: &Current<'a>) -> Result<Vec<ChainEnd<'a>>, Refusal> {
+    let mut ends = Vec::with_capacity(plan.edits.len());
+    for (index, edit) in plan.edits.iter().enumerate() {
+        ends.push(locate(edit, current).map_err(|reason| plan.refusal(index, reason))?);
+    }
+    Ok(ends)
+}
+
+fn locate_each<'a>(
+    plan: &Plan<'a>,
+    current: &Current<'a>,
+    refused: &mut BTreeMap<usize, Reason>,
+) -> BTreeMap<usize, ChainEnd<'a>> {
+    let mut ends = BTreeMap::new();
+    for (index, edit) in plan.edits.iter().enumerate() {
+        match locate(edit, current) {
+            Ok(end) => {
+                ends.insert(index, end);
+            }
+            Err(reason) => {
+                refused.entry(index).or_insert(reason);
+            }
+        }
+    }
+    let ends_by_index = ends.iter().map(|(&index, end)| (index, end));
+    for shared in reach_all(plan, &mut Reached::default(), ends_by_index) {
+        for index in shared.edits {
+            refused.insert(index, shared.reason.clone());
+        }
+    }
+    ends
+}
+
+/// The ref an edit is about.
+fn locate<'a>(edit: &'a Edit, current: &Current<'a>) -> Result<ChainEnd<'a>, Reason> {
+    let name = &edit.name;
+    match edit.deref {
+        Deref::Follow => symref::follow(name, |name| current.get(name.as_bytes()))
+            .map_err(|_| Reason::SymrefDepth),
+        Deref::NoFollow => {
+            Ok(ChainEnd { through: Vec::new(), name, target: current.get(name.as_bytes()) })
+        }
+    }
+}
+
+fn reach_all<'a: 'e, 'e>(
+    plan: &Plan<'_>,
+    reached: &mut Reached<'a>,
+    ends: impl Iterator<Item = (usize, &'e ChainEnd<'a>)>,
+) -> Vec<Shared> {
+    if plan.edits.len() < 2 {
+        return Vec::new();
+    }
+    ends.flat_map(|(index, end)| reached.add(plan, index, end)).collect()
+}

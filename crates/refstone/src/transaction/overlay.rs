@@ -1,0 +1,47 @@
+//! The state as the next edit of a batch finds it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::current::Current;
+use crate::edit::Target;
+use crate::name::RefName;
+use crate::staged::Move;
+
+/// The newest state, and above it what earlier edits of the same frame have moved.
+///
+/// A transaction that is judged as a whole sees none of its own moves, so it leaves this empty.
+#[derive(Debug)]
+pub(crate) struct Overlay<'a, 'c> {
+    current: &'c Current<'a>,
+    moved: BTreeMap<RefName, Option<Target>>,
+}
+
+impl<'a, 'c> Overlay<'a, 'c> {
+    pub(crate) fn new(current: &'c Current<'a>) -> Overlay<'a, 'c> {
+        Overlay { current, moved: BTreeMap::new() }
+    }
+
+    /// Notes an edit that passed.
+    pub(crate) fn note(&mut self, moved: &Move) {
+        self.moved.insert(moved.name.clone(), moved.new.clone());
+    }
+
+    /// What a ref holds.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&Target> {
+        match self.moved.get(name) {
+            Some(target) => target.as_ref(),
+            None => self.current.get(name),
+        }
+    }
+
+    /// A ref whose name starts with `directory` (which ends with a slash).
+    pub(crate) fn any_below(&self, directory: &[u8]) -> Option<&RefName> {
+        let range = (Bound::Included(directory), Bound::Unbounded);
+        let moved = self.moved.range::<[u8], _>(range);
+        let mut moved = moved.take_while(|(name, _)| name.as_bytes().starts_with(directory));
+        let stored = moved.find(|(_, target)| target.is_some()).map(|(name, _)| name);
+        let mut others = self.current.names_below(directory);
+        stored.or_else(|| others.find(|name| !self.moved.contains_key(name.as_bytes())))
+    }
+}

@@ -1,0 +1,181 @@
+//! What the tests share: short spellings, scratch stores, and an environment that fails on demand.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use refstone::{
+    CreateOptions, Edit, Env, ObjectId, OsEnv, RefName, RefStore, Timestamp, Transaction,
+};
+use refstone_log::{EnvFile, EnvLock};
+
+/// An object id all of whose bytes are the same.
+pub(crate) fn oid(byte: u8) -> ObjectId {
+    ObjectId::from_bytes(&[byte; 20]).unwrap()
+}
+
+pub(crate) fn name(name: &str) -> RefName {
+    RefName::new(name).unwrap()
+}
+
+/// `refs/heads/<name>`.
+pub(crate) fn head(short: &str) -> RefName {
+    name(&format!("refs/heads/{short}"))
+}
+
+pub(crate) fn tx(edits: impl IntoIterator<Item = Edit>) -> Transaction {
+    let mut tx = Transaction::new("tester");
+    tx.extend(edits);
+    tx
+}
+
+/// A store in a directory of its own, which goes with it.
+pub(crate) struct Scratch {
+    pub(crate) store: RefStore,
+    pub(crate) faults: Arc<Faults>,
+    dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        let dir = tempfile::tempdir().unwrap();
+        RefStore::create(&dir.path().join("refstone"), &CreateOptions::default()).unwrap();
+        let (store, faults) = open(&dir.path().join("refstone"));
+        Scratch { store, faults, dir }
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.path().join("refstone")
+    }
+
+    /// Closes the store and opens it again from its files.
+    pub(crate) fn reopen(&mut self) {
+        self.store.close().unwrap();
+        (self.store, self.faults) = open(&self.dir());
+    }
+
+    /// All refs, as text: `name=oid` or `name->target`.
+    pub(crate) fn refs(&self) -> Vec<String> {
+        listing(&self.store.view())
+    }
+}
+
+fn open(dir: &Path) -> (RefStore, Arc<Faults>) {
+    let faults = Arc::<Faults>::default();
+    let env = Arc::new(FaultyEnv(faults.clone()));
+    (RefStore::open_with(env, dir).unwrap(), faults)
+}
+
+pub(crate) fn listing(view: &refstone::View) -> Vec<String> {
+    let line = |(name, target): (&RefName, &refstone::Target)| match target {
+        refstone::Target::Object(id) => format!("{name}={id}"),
+        refstone::Target::Symbolic(to) => format!("{name}->{to}"),
+    };
+    view.iter_prefix(b"").map(line).collect()
+}
+
+/// How many of the next operations fail.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) writes: AtomicU32,
+    pub(crate) syncs: AtomicU32,
+}
+
+fn fail(left: &AtomicU32) -> io::Result<()> {
+    let fails = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+    match fails {
+        Ok(_) => Err(io::Error::other("injected")),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The operating system, with faults.
+#[derive(Debug)]
+struct FaultyEnv(Arc<Faults>);
+
+impl FaultyEnv {
+    fn wrap(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        let faults = self.0.clone();
+        Box::new(FaultyFile { file, faults })
+    }
+}
+
+impl Env for FaultyEnv {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        OsEnv.create_new(path).map(|file| self.wrap(file))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        OsEnv.open_read(path).map(|file| self.wrap(file))
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        OsEnv.open_write(path).map(|file| self.wrap(file))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        OsEnv.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsEnv.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        OsEnv.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        OsEnv.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        OsEnv.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
+        OsEnv.lock(path)
+    }
+
+    fn now(&self) -> Timestamp {
+        OsEnv.now()
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        OsEnv.random_id()
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    file: Box<dyn EnvFile>,
+    faults: Arc<Faults>,
+}
+
+impl EnvFile for FaultyFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        fail(&self.faults.writes)?;
+        self.file.write_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        fail(&self.faults.syncs)?;
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
+        let file = self.file.try_clone()?;
+        let faults = self.faults.clone();
+        Ok(Box::new(FaultyFile { file, faults }))
+    }
+}

@@ -1,0 +1,21 @@
+//! The store's public behaviour, one file per promise.
+
+#![allow(clippy::unwrap_used, reason = "an error that a test does not expect is its failure")]
+
+mod common;
+
+mod update_ref;
+
+mod names_as_git;
+
+mod semantics_as_git;
+
+mod batches;
+
+mod model;
+
+mod races;
+
+mod durability;
+
+mod reading;
