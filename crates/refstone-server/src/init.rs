@@ -1,0 +1,355 @@
+//! A new repository: built aside, then put in its place by one rename.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use refstone::{CreateOptions, ObjectFormat, OpenError, RefName, RefStore};
+use tempfile::TempDir;
+
+use crate::git::GitEnv;
+use crate::quarantine::sync_directory;
+use crate::repository::LOG_DIRECTORY;
+
+/// What makes a new repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitOptions {
+    /// The hash that names objects.
+    pub object_format: ObjectFormat,
+    /// The full name of the branch `HEAD` points to at first; it need not exist.
+    pub initial_branch: RefName,
+}
+
+impl Default for InitOptions {
+    /// SHA-1 and `refs/heads/main`.
+    fn default() -> Self {
+        let CreateOptions { object_format, head } = CreateOptions::default();
+        Self { object_format, initial_branch: head }
+    }
+}
+
+/// Why there is no new repository.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// There is one already.
+    #[error("{path} exists already")]
+    AlreadyExists {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// There is something else.
+    #[error(
+        "{path} exists, but it has no {LOG_DIRECTORY}/ directory: it is no refstone repository; \
+         move it away, or choose another name"
+    )]
+    Occupied {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// The path ends in no name.
+    #[error("{path} does not end in the name of a directory")]
+    NoName {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// git could not make its part.
+    #[error("git could not make a repository in {path}: {said}")]
+    Git {
+        /// Where it tried.
+        path: PathBuf,
+        /// Its error output.
+        said: String,
+    },
+    /// The log could not be made.
+    #[error("the reference log of {path} could not be created")]
+    Log {
+        /// The repository.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: OpenError,
+    },
+    /// The operating system says no.
+    #[error("{path}: cannot {operation}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Creates a repository at `path`: a bare git repository for the objects, with a refstone log for
+/// the references in `refstone/`. It is on stable storage when this returns.
+///
+/// It is built in a hidden directory beside `path` and renamed into place, so `path` is either
+/// absent or complete, whenever the power fails; a leftover of the name `.<name>.init-<random>` may
+/// be removed by hand. Of several processes that create the same path, one succeeds.
+///
+/// git itself is kept away from the references: `HEAD` leads nowhere, a hook refuses every update,
+/// and `extensions.preciousObjects` keeps `gc`, `prune` and `repack -d` from deleting objects that
+/// no git ref names. Each push adds a pack; `git multi-pack-index write`, then `repack` and
+/// `expire`, or `git maintenance run --task=incremental-repack`, merge them beside a running server
+/// and lose nothing.
+///
+/// # Errors
+///
+/// [`InitError::AlreadyExists`] for the losers of such a race, and [`InitError`] for all else.
+///
+/// # Example
+///
+/// ```
+/// use refstone_server::{InitOptions, init_repository};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let data = tempfile::tempdir()?;
+/// let path = data.path().join("project.git");
+/// init_repository(&path, &InitOptions::default())?;
+/// assert!(path.join("refstone").is_dir());
+/// assert!(init_repository(&path, &InitOptions::default()).is_err());
+/// # Ok(())
+/// # }
+/// ```
+pub fn init_repository(path: &Path, options: &InitOptions) -> Result<(), InitError> {
+    let path = &std::path::absolute(path).map_err(io_error(path, "find its place"))?;
+    check_vacant(path)?;
+    let parent = parent(path)?;
+    let aside = make_aside(path, parent)?;
+    build_objects(aside.path(), options)?;
+    build_log(aside.path(), path, options)?;
+    sync_tree(aside.path()).map_err(io_error(path, "sync"))?;
+    put_in_place(aside, path)?;
+    sync_directory(parent).map_err(io_error(parent, "sync"))
+}
+
+/// An empty directory is vacant: a rename replaces it.
+fn check_vacant(path: &Path) -> Result<(), InitError> {
+    let path = path.to_owned();
+    let mut entries = match fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => return Err(InitError::Occupied { path }),
+    };
+    if entries.next().is_none() {
+        Ok(())
+    } else if path.join(LOG_DIRECTORY).exists() {
+        Err(InitError::AlreadyExists { path })
+    } else {
+        Err(InitError::Occupied { path })
+    }
+}
+
+fn parent(path: &Path) -> Result<&Path, InitError> {
+    path.parent().ok_or_else(|| InitError::NoName { path: path.to_owned() })
+}
+
+fn make_aside(path: &Path, parent: &Path) -> Result<TempDir, InitError> {
+    let name = path.file_name().ok_or_else(|| InitError::NoName { path: path.to_owned() })?;
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(name);
+    prefix.push(".init-");
+    // The usual mode of a directory, less the umask; a temporary directory would stay private.
+    let mode = Permissions::from_mode(0o777);
+    let mut builder = tempfile::Builder::new();
+    let made = builder.prefix(&prefix).permissions(mode).tempdir_in(parent);
+    made.map_err(io_error(parent, "create a directory"))
+}
+
+fn build_objects(aside: &Path, options: &InitOptions) -> Result<(), InitError> {
+    let env = GitEnv::repository(aside);
+    let format = format!("--object-format={}", options.object_format.name());
+    let init = ["init", "--quiet", "--bare", "--template=", &format];
+    run_git(env.std_command(init), aside)?;
+    for (key, value) in CONFIG {
+        run_git(env.std_command(["config", key, value]), aside)?;
+    }
+    write(&aside.join("HEAD"), HEAD, 0o644)?;
+    let hooks = aside.join("hooks");
+    fs::create_dir_all(&hooks).map_err(io_error(&hooks, "create it"))?;
+    write(&hooks.join("reference-transaction"), HOOK, 0o755)
+}
+
+/// `gc.auto` and `receive.autogc`, so that nothing starts a `gc` by itself; the extension, so that
+/// one that is started does no harm.
+const CONFIG: [(&str, &str); 4] = [
+    ("core.repositoryformatversion", "1"),
+    ("extensions.preciousObjects", "true"),
+    ("gc.auto", "0"),
+    ("receive.autogc", "false"),
+];
+
+/// The name is not legal, so no git command can create the branch; repositories with `reftable`
+/// have the same line, for the same reason.
+const HEAD: &str = "ref: refs/heads/.invalid\n";
+
+const HOOK: &str = "\
+#!/bin/sh
+# References of this repository live in refstone/, not in git's own store.
+# An update made by git itself would be seen by nobody, so it is refused.
+if test \"$1\" = prepared
+then
+	echo >&2 \"error: the references of this repository live in refstone/:\"
+	echo >&2 \"error: push over HTTP, or use the refstone command, to change them\"
+	exit 1
+fi
+exit 0
+";
+
+fn run_git(mut command: Command, aside: &Path) -> Result<(), InitError> {
+    let output = command.output().map_err(io_error(aside, "run git"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(InitError::Git {
+        path: aside.to_owned(),
+        said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), InitError> {
+    fs::write(path, text)
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode)))
+        .map_err(io_error(path, "write it"))
+}
+
+fn build_log(aside: &Path, path: &Path, options: &InitOptions) -> Result<(), InitError> {
+    let create = CreateOptions {
+        object_format: options.object_format,
+        head: options.initial_branch.clone(),
+    };
+    RefStore::create(&aside.join(LOG_DIRECTORY), &create)
+        .map_err(|source| InitError::Log { path: path.to_owned(), source })
+}
+
+/// Children before their directories, so that a directory never names what is not there.
+fn sync_tree(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_tree(&entry.path())?;
+        } else {
+            File::open(entry.path())?.sync_all()?;
+        }
+    }
+    sync_directory(directory)
+}
+
+fn put_in_place(aside: TempDir, path: &Path) -> Result<(), InitError> {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory};
+    match fs::rename(aside.path(), path) {
+        Ok(()) => {
+            // It is no temporary directory any more, and under its old name there is none.
+            drop(aside.keep());
+            Ok(())
+        }
+        Err(error) if matches!(error.kind(), AlreadyExists | DirectoryNotEmpty) => {
+            check_vacant(path).and(Err(io_error(path, "take its place")(error)))
+        }
+        Err(error) if error.kind() == NotADirectory => {
+            Err(InitError::Occupied { path: path.to_owned() })
+        }
+        Err(error) => Err(io_error(path, "take its place")(error)),
+    }
+}
+
+fn io_error(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> InitError + use<> {
+    let path = path.to_owned();
+    move |source| InitError::Io { path, operation, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn git(path: &Path, arguments: &[&str]) -> std::process::Output {
+        let env = GitEnv::repository(path);
+        env.std_command(arguments).output().unwrap()
+    }
+
+    #[test]
+    fn of_many_creators_one_succeeds_and_nothing_is_left_over() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("a.git");
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let create = || init_repository(&path, &InitOptions::default());
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(create)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+        for error in results.into_iter().filter_map(Result::err) {
+            assert!(matches!(error, InitError::AlreadyExists { .. }), "{error:?}");
+        }
+        assert_eq!(names(data.path()), ["a.git"]);
+        assert!(RefStore::open(&path.join(LOG_DIRECTORY)).is_ok());
+    }
+
+    #[test]
+    fn what_is_there_is_left_alone() {
+        let data = tempfile::tempdir().unwrap();
+        let directory = data.path().join("dir.git");
+        let file = data.path().join("file.git");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("precious"), "").unwrap();
+        fs::write(&file, "").unwrap();
+        for path in [&directory, &file] {
+            let error = init_repository(path, &InitOptions::default()).unwrap_err();
+            assert!(matches!(error, InitError::Occupied { .. }), "{error:?}");
+        }
+        assert_eq!(names(&directory), ["precious"]);
+        assert_eq!(names(data.path()), ["dir.git", "file.git"]);
+    }
+
+    #[test]
+    fn an_empty_directory_is_used() {
+        let data = tempfile::tempdir().unwrap();
+        init_repository(data.path(), &InitOptions::default()).unwrap();
+        assert!(data.path().join("objects").is_dir());
+    }
+
+    #[test]
+    fn git_moves_no_ref_and_removes_no_object() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("a.git");
+        init_repository(&path, &InitOptions::default()).unwrap();
+        let source = data.path().join("source");
+        fs::write(&source, "text").unwrap();
+        let hashed = git(&path, &["hash-object", "-w", source.to_str().unwrap()]);
+        let oid = String::from_utf8(hashed.stdout).unwrap();
+        let oid = oid.trim();
+
+        let update = git(&path, &["update-ref", "refs/tags/x", oid]);
+        assert!(!update.status.success());
+        let said = String::from_utf8(update.stderr).unwrap();
+        assert!(said.contains("live in refstone/"), "{said}");
+
+        git(&path, &["gc", "--prune=now", "--quiet"]);
+        git(&path, &["prune", "--expire=now"]);
+        assert!(git(&path, &["cat-file", "-e", oid]).status.success());
+    }
+
+    #[test]
+    fn sha256_repositories_agree_with_their_log() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("a.git");
+        let options = InitOptions { object_format: ObjectFormat::Sha256, ..InitOptions::default() };
+        init_repository(&path, &options).unwrap();
+        let format = git(&path, &["rev-parse", "--show-object-format"]);
+        assert_eq!(format.stdout, b"sha256\n");
+        let store = RefStore::open(&path.join(LOG_DIRECTORY)).unwrap();
+        assert_eq!(store.object_format(), ObjectFormat::Sha256);
+    }
+}

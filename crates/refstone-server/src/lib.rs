@@ -1,0 +1,34 @@
+//! A git server over smart HTTP whose references live in refstone.
+//!
+//! Objects lie in a bare git repository and are handled by stock git: `index-pack` checks and
+//! stores what is pushed, `upload-pack` packs what is fetched. References are served and moved by
+//! refstone only. An acknowledged push is on stable storage: objects first, then the frame of the
+//! log that names them, then the answer.
+//!
+//! Modules in reading order: [`wire`] is the protocol, as pure functions. `server` starts and
+//! stops, `http` routes. `receive` is a push, with `quarantine` below it; `upload` is a fetch, with
+//! `projection` below it. `repository` holds what is open; `init` and `create` make new ones.
+
+pub mod wire;
+
+mod auth;
+mod body;
+mod create;
+mod git;
+mod http;
+mod init;
+mod listing;
+mod peel;
+mod projection;
+mod quarantine;
+mod receive;
+mod repository;
+mod server;
+mod settings;
+mod stream;
+mod upload;
+
+pub use auth::UserPolicy;
+pub use create::CreateOnPush;
+pub use init::{InitError, InitOptions, init_repository};
+pub use server::{Server, ServerError, ServerOptions};

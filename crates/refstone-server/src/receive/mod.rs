@@ -1,0 +1,127 @@
+//! A push, from its first byte to the report.
+//!
+//! The order is the point: the pack goes into quarantine; what it claims is checked; the objects
+//! are moved and synced; one frame moves the refs; when it is durable the client is told. A push
+//! that fails at any step leaves the refs alone and the objects of others untouched.
+//!
+//! Reading order: [`unpack`] fills the quarantine, [`objects`] asks git about it, [`rules`] makes a
+//! [`ruling`] on each command, [`apply`] moves the refs, [`speaker`] answers.
+
+mod apply;
+mod objects;
+mod rules;
+mod ruling;
+mod speaker;
+mod unpack;
+
+use std::io;
+use std::sync::Arc;
+
+use bstr::BString;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::body::{BodyError, RequestBody};
+use crate::quarantine::Kept;
+use crate::repository::Repository;
+use crate::wire::commands::PushRequest;
+
+use objects::Objects;
+use rules::Judge;
+use unpack::{Unpacked, Unpacking};
+
+pub(crate) use apply::Outcome;
+pub(crate) use speaker::Speaker;
+
+/// A push whose commands are read and whose pack is still to come.
+#[derive(Debug)]
+pub(crate) struct Push {
+    pub(crate) repository: Arc<Repository>,
+    pub(crate) request: PushRequest,
+    pub(crate) actor: BString,
+    /// The beginning of the pack, read along with the commands.
+    pub(crate) pack: Bytes,
+}
+
+impl Push {
+    /// Runs the push and answers through `speaker`.
+    ///
+    /// `read` is told when the request has been read, or why it could not be: until then the answer
+    /// may still be an HTTP status; after that it is a report. No answer starts before, because a
+    /// client need not read while it writes.
+    pub(crate) async fn run(
+        self,
+        mut body: RequestBody,
+        speaker: Speaker,
+        read: oneshot::Sender<Result<(), BodyError>>,
+    ) -> Outcome {
+        let unpacking = Unpacking::feed(&self, &mut body, &speaker).await;
+        let (unpacking, heard) = match unpacking {
+            Ok(unpacking) => (Some(unpacking), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        // The client may be gone by now; a push that was read goes on without it.
+        drop(read.send(heard));
+        match unpacking {
+            Some(unpacking) => self.answer(unpacking, &speaker).await,
+            None => Outcome::Decided,
+        }
+    }
+
+    async fn answer(&self, unpacking: Unpacking, speaker: &Speaker) -> Outcome {
+        let unpacked = unpacking.finish().await;
+        let view = self.repository.store().view();
+        let mut judge = Judge::new(&self.request, view, speaker);
+        let outcome = match &unpacked {
+            Ok(unpacked) => self.decide(unpacked, &mut judge).await,
+            Err(_) => Ok(judge.refuse_open("unpacker error")),
+        };
+        let outcome = outcome.unwrap_or_else(|error| {
+            tracing::error!(%error, path = %self.repository.path().display(), "a push failed");
+            speaker.error(format_args!("the server failed: {error}"));
+            judge.refuse_open("internal server error")
+        });
+        judge.log(self);
+        // The quarantine goes first: whoever reads the report finds no trace of it.
+        let unpacked = unpacked.map(drop);
+        let unpacked = unpacked.as_ref().map(|&()| ()).map_err(String::as_str);
+        speaker.report(unpacked, judge.reports());
+        outcome
+    }
+
+    async fn decide(&self, unpacked: &Unpacked, judge: &mut Judge<'_>) -> io::Result<Outcome> {
+        judge.names();
+        judge.aliases();
+        if let Some(quarantine) = &unpacked.quarantine {
+            let objects = Objects::new(&self.repository, quarantine, &self.request);
+            judge.objects(&objects).await?;
+            judge.fast_forwards(&unpacked.settings, &objects).await?;
+        }
+        judge.deletions(&unpacked.settings);
+        judge.expectations();
+        if self.request.capabilities.atomic {
+            judge.all_or_nothing();
+        }
+        if !judge.any_open() {
+            return Ok(Outcome::Decided);
+        }
+        match self.migrate(unpacked).await {
+            Ok(kept) => Ok(apply::apply(self, judge, kept).await),
+            Err(error) => {
+                judge.speaker.error(format_args!("{error}"));
+                Ok(judge.refuse_open("unable to migrate objects to permanent storage"))
+            }
+        }
+    }
+
+    /// An empty pack stays behind: it would only be one more file for every reader to open.
+    async fn migrate(&self, unpacked: &Unpacked) -> io::Result<Option<Kept>> {
+        let Some(quarantine) = unpacked.quarantine.clone().filter(|_| unpacked.objects > 0) else {
+            return Ok(None);
+        };
+        let repository = Arc::clone(&self.repository);
+        let migrate = move || quarantine.migrate(repository.objects(), repository.keeps());
+        let migrated = tokio::task::spawn_blocking(migrate).await;
+        migrated.map_err(io::Error::other)?.map(Some)
+    }
+}

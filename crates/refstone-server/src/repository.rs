@@ -1,0 +1,329 @@
+//! The repositories a server has open.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use refstone::{ErrorKind, ObjectFormat, ObjectId, OpenError, RefStore, View};
+use tokio::time::Instant;
+
+use crate::git::GitEnv;
+use crate::listing::{self, Listed};
+use crate::peel::{PeelCache, Peeled};
+use crate::projection::{self, Projections};
+use crate::quarantine::{self, Keeps};
+use crate::settings::{Settings, SettingsCache};
+
+/// Where the log lies, below the repository.
+pub(crate) const LOG_DIRECTORY: &str = "refstone";
+
+/// How long a request waits for a log that another process has locked.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it tries in that time.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+
+/// The directory name of a repository, such as `project.git`: safe to join to a path.
+///
+/// Letters, digits, `.`, `_` and `-`; neither a dot nor a dash at the start; `.git` at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct RepositoryName(String);
+
+impl RepositoryName {
+    const BYTES_MAX: usize = 128;
+
+    /// The name, if it is one.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let stem = text.strip_suffix(".git")?;
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        let starts_well = !stem.is_empty() && !stem.starts_with(['.', '-']);
+        let fits = text.len() <= Self::BYTES_MAX && stem.bytes().all(legal);
+        (starts_well && fits).then(|| Self(text.to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An open repository.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    path: PathBuf,
+    objects: PathBuf,
+    identity: Identity,
+    store: RefStore,
+    keeps: Arc<Keeps>,
+    peels: PeelCache,
+    settings: SettingsCache,
+    projections: Projections,
+}
+
+/// Tells a directory from another that took its place under the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    fn of(path: &Path) -> io::Result<Option<Self>> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(Some(Self { device: metadata.dev(), inode: metadata.ino() })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Why a repository could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RepositoryError {
+    #[error("the reference log of {name} cannot be opened: {source}")]
+    Log { name: String, source: OpenError },
+    #[error("{name}: {source}")]
+    Io { name: String, source: io::Error },
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+impl RepositoryError {
+    /// Whether another attempt may succeed without anybody repairing anything.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_locked() || matches!(self, Self::ShuttingDown)
+    }
+
+    fn is_locked(&self) -> bool {
+        matches!(self, Self::Log { source, .. } if source.kind() == ErrorKind::Locked)
+    }
+}
+
+impl Repository {
+    /// Takes the log's lock. Whoever holds it may remove what a dead server left.
+    fn open(path: &Path, identity: Identity) -> Result<Self, RepositoryError> {
+        let name = || path.file_name().unwrap_or_default().display().to_string();
+        let store = RefStore::open(&path.join(LOG_DIRECTORY)).map_err(|source| {
+            let name = name();
+            RepositoryError::Log { name, source }
+        })?;
+        let objects = path.join("objects");
+        sweep(path, &objects).map_err(|source| {
+            let name = name();
+            RepositoryError::Io { name, source }
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            objects,
+            identity,
+            store,
+            keeps: Arc::default(),
+            peels: PeelCache::default(),
+            settings: SettingsCache::default(),
+            projections: Projections::default(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn objects(&self) -> &Path {
+        &self.objects
+    }
+
+    pub(crate) fn store(&self) -> &RefStore {
+        &self.store
+    }
+
+    pub(crate) fn keeps(&self) -> &Arc<Keeps> {
+        &self.keeps
+    }
+
+    pub(crate) fn projections(&self) -> &Projections {
+        &self.projections
+    }
+
+    pub(crate) fn format(&self) -> ObjectFormat {
+        self.store.object_format()
+    }
+
+    pub(crate) async fn settings(&self) -> io::Result<Settings> {
+        self.settings.read(&self.path).await
+    }
+
+    /// The tags among the refs of `view` below any of `prefixes`.
+    pub(crate) async fn peel_below(
+        &self,
+        view: &View,
+        prefixes: Vec<Vec<u8>>,
+    ) -> io::Result<Peeled> {
+        let view = view.clone();
+        let gather = move || gather_oids(&view, &prefixes);
+        let oids = tokio::task::spawn_blocking(gather).await;
+        let oids = oids.map_err(io::Error::other)?;
+        self.peels.peel(&GitEnv::repository(&self.path), oids).await
+    }
+}
+
+fn gather_oids(view: &View, prefixes: &[Vec<u8>]) -> Vec<ObjectId> {
+    let listed = prefixes.iter().flat_map(|p| listing::below_refs(view, p));
+    listed.filter(Listed::may_peel).map(|listed| listed.oid).collect()
+}
+
+fn sweep(path: &Path, objects: &Path) -> io::Result<()> {
+    quarantine::sweep(objects)?;
+    match fs::remove_dir_all(path.join(projection::DIRECTORY)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// All repositories below one directory, opened when first asked for.
+#[derive(Debug)]
+pub(crate) struct Repositories {
+    data: PathBuf,
+    /// `None` once the server shuts down.
+    slots: Mutex<Option<HashMap<RepositoryName, Slot>>>,
+}
+
+/// Locked while a repository is being opened, so that it is opened once.
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<Repository>>>>;
+
+impl Repositories {
+    pub(crate) fn new(data: PathBuf) -> Self {
+        Self { data, slots: Mutex::new(Some(HashMap::new())) }
+    }
+
+    pub(crate) fn path(&self, name: &RepositoryName) -> PathBuf {
+        self.data.join(name.as_str())
+    }
+
+    /// The repository, or `None` if there is none of this name.
+    ///
+    /// A directory that was removed or replaced behind the server's back is noticed here: a store
+    /// on a removed directory would acknowledge pushes that nobody can ever read.
+    pub(crate) async fn open(
+        &self,
+        name: &RepositoryName,
+    ) -> Result<Option<Arc<Repository>>, RepositoryError> {
+        let path = self.path(name);
+        let identity = Identity::of(&path).map_err(|source| {
+            let name = name.as_str().to_owned();
+            RepositoryError::Io { name, source }
+        })?;
+        let Some(slot) = self.slot(name, identity.is_some())? else {
+            return Ok(None);
+        };
+        let mut slot = slot.lock().await;
+        self.check_running()?;
+        if let Some(open) = slot.take_if(|open| Some(open.identity) != identity) {
+            close(open).await;
+        }
+        match (&*slot, identity) {
+            (Some(open), _) => Ok(Some(Arc::clone(open))),
+            (None, Some(identity)) => open_into(&mut slot, path, identity).await.map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Closes a repository whose log was poisoned. The next request opens it anew, and recovery
+    /// finds out what had become durable.
+    pub(crate) async fn close(&self, name: &RepositoryName, repository: &Arc<Repository>) {
+        let Ok(Some(slot)) = self.slot(name, false) else {
+            return;
+        };
+        let mut slot = slot.lock().await;
+        if let Some(open) = slot.take_if(|open| Arc::ptr_eq(open, repository)) {
+            close(open).await;
+        }
+    }
+
+    /// Closes everything; later requests are refused.
+    pub(crate) async fn close_all(&self) {
+        let slots = self.slots.lock().take().unwrap_or_default();
+        for slot in slots.into_values() {
+            if let Some(open) = slot.lock().await.take() {
+                close(open).await;
+            }
+        }
+    }
+
+    /// Asked under the lock of a slot: what is opened after this, closing waits for.
+    fn check_running(&self) -> Result<(), RepositoryError> {
+        let running = self.slots.lock().is_some();
+        running.then_some(()).ok_or(RepositoryError::ShuttingDown)
+    }
+
+    /// The slot of a name; a new one only for what exists, so that guessing names costs nothing.
+    fn slot(&self, name: &RepositoryName, exists: bool) -> Result<Option<Slot>, RepositoryError> {
+        let mut slots = self.slots.lock();
+        let slots = slots.as_mut().ok_or(RepositoryError::ShuttingDown)?;
+        if !exists {
+            return Ok(slots.get(name).cloned());
+        }
+        Ok(Some(slots.entry(name.clone()).or_default().clone()))
+    }
+}
+
+async fn open_into(
+    slot: &mut Option<Arc<Repository>>,
+    path: PathBuf,
+    identity: Identity,
+) -> Result<Arc<Repository>, RepositoryError> {
+    let opened = open_when_unlocked(path, identity).await?;
+    Ok(Arc::clone(slot.insert(Arc::new(opened))))
+}
+
+/// Waits a moment for the lock: a server that is being replaced is about to give it up, and so is a
+/// command that recovers the log.
+async fn open_when_unlocked(
+    path: PathBuf,
+    identity: Identity,
+) -> Result<Repository, RepositoryError> {
+    let patience = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let path = path.clone();
+        let opened = tokio::task::spawn_blocking(move || Repository::open(&path, identity)).await;
+        match opened.expect("opening a repository does not panic") {
+            Err(error) if error.is_locked() && Instant::now() < patience => {
+                tokio::time::sleep(LOCK_RETRY).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+async fn close(repository: Arc<Repository>) {
+    let path = repository.path.clone();
+    let closed = tokio::task::spawn_blocking(move || repository.store.close()).await;
+    let problem = match closed {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => panic.to_string(),
+    };
+    tracing::error!(path = %path.display(), %problem, "a log did not close cleanly");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_the_data_directory() {
+        for good in ["a.git", "A-1_b.c.git", "9.git", "a..b.git"] {
+            assert!(RepositoryName::parse(good).is_some(), "{good}");
+        }
+        let long = format!("{}.git", "a".repeat(125));
+        for bad in [
+            "a", ".git", "..git", ".a.git", "-a.git", "a/b.git", "../a.git", "a b.git", "é.git",
+            "a.git/", "a\0.git", "a.GIT", "", &long,
+        ] {
+            assert!(RepositoryName::parse(bad).is_none(), "{bad:?}");
+        }
+    }
+}
