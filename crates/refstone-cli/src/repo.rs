@@ -1,0 +1,93 @@
+//! Finds the reference log of a repository, and makes it fit to be read.
+
+use std::path::{Path, PathBuf};
+
+use refstone::{ErrorKind, OsEnv, Recovery, RefStore};
+use refstone_log::LogReader;
+
+use crate::exit::{Failure, note};
+
+/// The directory with the reference log of the repository at `path`.
+///
+/// `path` is `<name>.git`, or the directory itself.
+pub(crate) fn log_directory(path: &Path) -> Result<PathBuf, Failure> {
+    let below = path.join("refstone");
+    if below.is_dir() {
+        return Ok(below);
+    }
+    let is_itself = path.join("refs.arrow").exists() || path.ends_with("refstone");
+    if path.is_dir() && is_itself {
+        return Ok(path.to_owned());
+    }
+    Err(missing(path))
+}
+
+fn missing(path: &Path) -> Failure {
+    let shown = path.display();
+    let failure = match path.is_dir() {
+        true => Failure::environment(format!("{shown}: there is no directory `refstone` in it")),
+        false => Failure::environment(format!("{shown}: there is no such directory")),
+    };
+    failure.with_hint(
+        "name a repository made by `refstone init` or `refstone serve`, or its refstone/",
+    )
+}
+
+/// Takes up what a crash left behind the published end of the log, if there is anything.
+///
+/// Reading shows what is published. After a crash an acknowledged transaction may lie behind that
+/// end, and only recovery, which needs the lock, may judge it. If somebody holds the lock, what lies
+/// there is in flight and not acknowledged yet.
+pub(crate) fn settle(dir: &Path) -> Result<(), Failure> {
+    if !has_unpublished_tail(dir)? {
+        return Ok(());
+    }
+    match RefStore::open(dir) {
+        Ok(store) => {
+            tell_recovery(store.recovery());
+            Ok(store.close()?)
+        }
+        Err(error) => match error.kind() {
+            ErrorKind::Locked => Ok(()),
+            ErrorKind::Permission | ErrorKind::NoSpace => {
+                note(&format!(
+                    "a crash left transactions behind the published end of the log, and they \
+                     cannot be recovered ({error}); this shows the published part"
+                ));
+                Ok(())
+            }
+            _ => Err(error.into()),
+        },
+    }
+}
+
+fn has_unpublished_tail(dir: &Path) -> Result<bool, Failure> {
+    let mut reader = LogReader::open(&OsEnv, dir)?;
+    loop {
+        match reader.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(reader.has_unpublished_tail()?),
+            // Whoever reads next meets the damage at the same place, after what is sound.
+            Err(_) => return Ok(false),
+        }
+    }
+}
+
+/// Says what opening a log for writing had to repair.
+pub(crate) fn tell_recovery(recovery: &Recovery) {
+    if recovery.proved > 0 {
+        note(&format!(
+            "recovered {} transactions that a crash had left behind the published end",
+            recovery.proved
+        ));
+    }
+    if let Some(torn) = &recovery.torn {
+        note(&format!(
+            "a crash had cut a write short: bytes {} to {} of the log were taken off and are kept \
+             in {}",
+            torn.range.start,
+            torn.range.end,
+            torn.kept.display()
+        ));
+    }
+}
