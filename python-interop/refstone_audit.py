@@ -1,0 +1,162 @@
+"""Reads who moved which git reference, when, from where and to where.
+
+A refstone log is an Arrow IPC stream, so stock pyarrow opens it, also while a server writes it.
+All that a reader sees is durable, and no transaction is seen in part. pyarrow checks no checksums:
+`refstone verify` does, if the bytes themselves are in doubt.
+
+    import refstone_audit
+    table = refstone_audit.read("project.git")
+    for move in refstone_audit.moves(table, "refs/heads/main"):
+        print(move.seq, move.at, move.actor, move.old, move.new)
+
+Or from a shell: python refstone_audit.py project.git [refs/heads/main]
+
+This needs pyarrow and nothing else. Take from it what you need: `docs/format.md` describes the
+columns, and everything here is a few lines over them.
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Move = namedtuple("Move", "seq at actor ref old new message")
+Move.__doc__ = """One row: `actor`, `ref` and `message` as the columns hold them, `old` and `new` in
+hex, or None where there is no object. A symbolic reference has `ref: <target>` as `new`."""
+
+
+def read(repository):
+    """All moves of a repository, oldest first, as one pyarrow.Table.
+
+    `repository` is `<name>.git`, or the `refstone` directory in it.
+    """
+    directory = _log_directory(repository)
+    # The live file comes first. What is sealed after that leaves it for history, and is found
+    # there; in the other order it would be found nowhere.
+    live = _read_live(directory / "refs.arrow")
+    while True:
+        try:
+            history = [(first, last, _read_history(path, live.schema))
+                       for first, last, path in _history_files(directory)]
+            return _join(history, live)
+        except FileNotFoundError:
+            pass  # Two history files were merged into one meanwhile: list them again.
+
+
+def moves(table, ref=None):
+    """The rows of a table as `Move`s, of one reference or of all.
+
+    `ref` is a name as the column holds it, so a byte that is not UTF-8 is `\\xNN` in it.
+    """
+    for batch in table.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            if ref is None or row["refname"] == ref:
+                new = f"ref: {row['symref']}" if row["symref"] is not None else _hex(row["new_oid"])
+                yield Move(row["seq"], row["at"], row["actor"], row["refname"],
+                           _hex(row["old_oid"]), new, row["message"])
+
+
+def unescape(text):
+    """The raw bytes behind a text column: `\\xNN` is a byte, and `\\\\` a backslash."""
+    return re.sub(rb"\\(?:\\|x([0-9a-f]{2}))",
+                  lambda match: bytes.fromhex(match[1].decode()) if match[1] else b"\\",
+                  text.encode())
+
+
+def _log_directory(repository):
+    below = Path(repository) / "refstone"
+    return below if below.is_dir() else Path(repository)
+
+
+def _read_live(path):
+    with pa.ipc.open_stream(pa.OSFile(os.fspath(path))) as stream:
+        # A transaction is a batch, so there may be very many small ones.
+        return stream.read_all().combine_chunks()
+
+
+def _history_files(directory):
+    """The history files as (first, last, path), without those that lie inside another.
+
+    A file that lies inside another has been merged into it, and is about to be removed.
+    """
+    named = re.compile(r"(\d+)-(\d+)\.parquet")
+    names = os.listdir(directory / "history") if (directory / "history").is_dir() else []
+    ranges = [(int(match[1]), int(match[2]), directory / "history" / match[0])
+              for match in map(named.fullmatch, names) if match]
+    reached = 0
+    # Of two that start together the longer one comes first.
+    for first, last, path in sorted(ranges, key=lambda item: (item[0], -item[1])):
+        if last > reached:
+            reached = last
+            yield first, last, path
+
+
+def _read_history(path, schema):
+    import pyarrow.parquet as parquet  # Only repositories with history need it.
+
+    return parquet.read_table(path, columns=schema.names).cast(schema)
+
+
+def _join(history, live):
+    """One table of history and what the live log has beyond it; the ranges must join."""
+    metadata = live.schema.metadata
+    lost = [tuple(map(int, gap.split("-")))
+            for gap in metadata[b"refstone.gaps"].decode().split(",") if gap]
+    reached = 0
+    for first, last, _ in history:
+        _check_joins(reached, first, lost)
+        reached = last
+    sealed = int(metadata[b"refstone.sealed_seq"])
+    # Sealed rows may still be in the live file, and history may be newer than it.
+    rest = live.filter(pc.field("seq") > max(reached, sealed))
+    if sealed > reached:
+        _check_joins(reached, sealed + 1, lost)
+    tables = [table for _, _, table in history]
+    return pa.concat_tables([*tables, rest]).replace_schema_metadata(metadata)
+
+
+def _check_joins(reached, first, lost):
+    """A range must start where the one before ends, or behind a gap that a repair recorded."""
+    for start, end in lost:
+        if start == reached + 1:
+            reached = end
+    if first != reached + 1:
+        raise ValueError(f"history goes on at transaction {first}, expected {reached + 1}")
+
+
+def _hex(oid):
+    return None if oid is None else oid.hex()
+
+
+def _printable(text):
+    """The text without what would drive a terminal: anybody may choose the name of a branch."""
+    return "".join(c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode())
+                   for c in text)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description="Print who moved a reference, when, which, from where, to where, and in which "
+                    "transaction; oldest first.")
+    parser.add_argument("repository", help="<name>.git")
+    parser.add_argument("ref", nargs="?", help="only this reference, such as refs/heads/main")
+    arguments = parser.parse_args()
+    try:
+        table = read(arguments.repository)
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    for move in moves(table, arguments.ref):
+        print(_printable(move.actor), move.at.isoformat(), _printable(move.ref), move.old or "-",
+              _printable(move.new or "-"), move.seq, sep="\t")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BrokenPipeError:
+        sys.exit(0)  # The reader has seen enough.

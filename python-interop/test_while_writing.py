@@ -1,0 +1,154 @@
+"""While transactions are appended, every read sees whole ones, all that were acknowledged before it
+began, and nothing that was never written."""
+
+import threading
+from itertools import cycle
+
+import pytest
+
+import refstone_audit
+from harness import ZERO, Writer, live_log, refstone
+from readers import READERS, transactions
+
+
+class Progress:
+    """How far the writer is. Read `acknowledged` before a read of the log, and `sent` after it."""
+
+    def __init__(self):
+        self.sent = 0
+        self.acknowledged = 0
+        self.failure = None
+
+
+def oid_of(seq, index):
+    return f"{seq:032x}{index:08x}"
+
+
+def moves_of(seq):
+    """What transaction `seq` moves: one to five refs, each from where it was."""
+    count = 1 + seq % 5
+    return [(f"refs/heads/{index}", oid_of(seq, index)) for index in range(count)]
+
+
+def write(repository, transactions_max, progress):
+    try:
+        with Writer(repository, "--actor", "writer", "-m", "one of many") as writer:
+            for seq in range(1, transactions_max + 1):
+                progress.sent = seq
+                writer.commit([f"update {ref} {oid}" for ref, oid in moves_of(seq)])
+                progress.acknowledged = seq
+    except BaseException as failure:
+        progress.failure = failure
+        raise
+
+
+def check(table, acknowledged):
+    """Whole transactions, in order, without a gap, as they were sent; returns how many."""
+    state, reached = {}, 0
+    for seq, rows in transactions(table):
+        assert seq == reached + 1
+        reached = seq
+        expected = [(ref, state.get(ref), bytes.fromhex(oid)) for ref, oid in moves_of(seq)]
+        assert [(row["refname"], row["old_oid"], row["new_oid"]) for row in rows] == expected
+        assert {(row["actor"], row["symref"], row["message"]) for row in rows} == {
+            ("writer", None, "one of many")}
+        state.update((ref, new) for ref, _, new in expected)
+    assert reached >= acknowledged
+    return reached
+
+
+# Break: publishing before the whole frame is there (a row of empty strings and zero ids, which no
+# reader complains about); acknowledging before publishing; a growing file without a marker at its
+# end; publishing a frame before the one in front of it.
+def test_every_read_sees_whole_transactions_and_all_acknowledged_ones(scratch):
+    repository = scratch / "r.git"
+    refstone("init", str(repository))
+    progress = Progress()
+    writer = threading.Thread(target=write, args=(repository, 2000, progress))
+    writer.start()
+    reads, grew, last = 0, 0, 0
+    for reader in cycle(READERS):
+        acknowledged = progress.acknowledged
+        reached = check(reader(live_log(repository)), acknowledged)
+        assert reached <= progress.sent
+        reads, grew, last = reads + 1, grew + (reached > last), reached
+        if not writer.is_alive() and reads >= 200:
+            break
+    writer.join()
+    assert progress.failure is None
+    assert check(READERS[0](live_log(repository)), 2000) == 2000
+    assert grew >= 20, f"only {grew} of {reads} reads were beside the writer"
+
+
+class Client(threading.Thread):
+    """Pushes one transaction after the other, each moving two refs of its own to the same object."""
+
+    def __init__(self, server, number, commits, pushes):
+        super().__init__()
+        self.pusher = server.connect("r.git")
+        self.number = number
+        self.commits = commits
+        self.pushes = pushes
+        self.acknowledged = 0
+        self.failure = None
+
+    def run(self):
+        try:
+            old = ZERO
+            for push in range(self.pushes):
+                new = self.commits[push % len(self.commits)]
+                commands = [(old, new, f"refs/heads/{self.number}/{side}") for side in "ab"]
+                assert self.pusher.push(f"client {self.number}", commands)
+                self.acknowledged = push + 1
+                old = new
+        except BaseException as failure:
+            self.failure = failure
+            raise
+        finally:
+            self.pusher.close()
+
+
+# Break: as above, and a group of several transactions that is published in parts of a frame, or
+# before all of it is synced and acknowledged out of order.
+def test_reads_beside_many_clients_see_each_push_whole(server, work):
+    assert work.push(server.url_of("r.git"), "founder", "HEAD:refs/heads/main")
+    repository = server.data / "r.git"
+    clients = [Client(server, number, work.commits, 25) for number in range(8)]
+    for client in clients:
+        client.start()
+    reads = 0
+    while reads < 100 or any(client.is_alive() for client in clients):
+        acknowledged = [client.acknowledged for client in clients]
+        found = pushes_by_client(READERS[reads % len(READERS)](live_log(repository)))
+        for client in clients:
+            assert acknowledged[client.number] <= found.get(client.number, 0) <= client.pushes
+        reads += 1
+    for client in clients:
+        client.join()
+        assert client.failure is None
+    table = refstone_audit.read(repository)
+    assert pushes_by_client(table) == {client.number: client.pushes for client in clients}
+
+
+def pushes_by_client(table):
+    """Checks that both refs of a push moved together; returns how many pushes each client has."""
+    by_seq = {}
+    for move in refstone_audit.moves(table):
+        by_seq.setdefault(move.seq, []).append(move)
+    assert list(by_seq) == list(range(1, len(by_seq) + 1))
+    state, count = {}, {}
+    for moved in list(by_seq.values())[1:]:
+        number = int(moved[0].actor.removeprefix("client "))
+        assert {(move.actor, move.ref, move.old, move.new) for move in moved} == {
+            (f"client {number}", f"refs/heads/{number}/{side}", state.get(number), moved[0].new)
+            for side in "ab"}
+        state[number] = moved[0].new
+        count[number] = count.get(number, 0) + 1
+    return count
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+def test_a_log_without_transactions_is_an_empty_table(scratch, reader):
+    refstone("init", str(scratch / "r.git"))
+    table = reader(live_log(scratch / "r.git"))
+    assert (table.num_rows, table.num_columns) == (0, 8)
