@@ -1,5 +1,8 @@
 //! Transactions that are staged: their verdicts are known, and wait to become durable.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
 use refstone_log::{Commit, CommitError, Seq};
 
 use crate::error::TransactionError;
@@ -27,7 +30,8 @@ impl Committed {
     }
 }
 
-/// A staged transaction. Only waiting on it tells what became of it.
+/// A staged transaction. Only waiting on it tells what became of it: [`wait`](Pending::wait) from a
+/// thread, or `.await`.
 ///
 /// Dropping it neither cancels nor delays the transaction.
 #[derive(Debug)]
@@ -64,6 +68,18 @@ impl Pending {
     pub fn wait(self) -> Result<Committed, TransactionError> {
         let covered = self.commit.wait()?.seq();
         Ok(self.verdict?.covered_by(covered))
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Committed, TransactionError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let covered = ready!(Pin::new(&mut self.commit).poll(context))?.seq();
+        Poll::Ready(match self.verdict.clone() {
+            Ok(verdict) => Ok(verdict.covered_by(covered)),
+            Err(refusal) => Err(refusal.into()),
+        })
     }
 }
 

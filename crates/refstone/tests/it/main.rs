@@ -12,6 +12,7 @@ mod semantics_as_git;
 
 mod batches;
 
+mod many;
 mod model;
 
 mod races;
