@@ -69,10 +69,19 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
+    /// There is no live log, and only a lock shows that a writer was here once.
+    #[error(
+        "{dir}: there is no live log here, though a writer has left its lock; if a log was here, \
+         restore refs.arrow from a backup; if its creation was interrupted, create it again"
+    )]
+    OnlyLock {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The live file is gone or empty, but what stands beside it shows that there was one.
     #[error(
-        "{path}: the live log is {state}, yet {witness} stands beside it, so there was one; \
-         restore the file from a backup (it is not created anew, which would lose its history)"
+        "{path}: the live log is {state}, though {witness} shows that there was one; restore the \
+         file from a backup (it is not created anew, which would lose its history)"
     )]
     MissingLive {
         /// The live file.
@@ -186,7 +195,7 @@ impl OpenError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             OpenError::Locked { .. } => ErrorKind::Locked,
-            OpenError::NotFound { .. } => ErrorKind::NotFound,
+            OpenError::NotFound { .. } | OpenError::OnlyLock { .. } => ErrorKind::NotFound,
             OpenError::NotEmpty { .. } => ErrorKind::AlreadyExists,
             OpenError::MissingLive { .. }
             | OpenError::Schema { .. }

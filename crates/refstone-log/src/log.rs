@@ -150,7 +150,8 @@ impl Log {
         observer: Arc<dyn Observer>,
         replay: &mut dyn FnMut(&Frame<'_>),
     ) -> Result<(Log, Recovery), OpenError> {
-        if let Err(error) = env.list(dir) {
+        // Before the lock, which would leave its file where there is no log.
+        if let Err(error) = env.open_read(&crate::files::live(dir)) {
             return Err(crate::recover::explain_open(&*env, dir, error));
         }
         let lock = create::lock(&*env, dir)?;

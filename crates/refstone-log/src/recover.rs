@@ -91,8 +91,14 @@ pub(crate) fn explain_open(env: &dyn Env, dir: &Path, error: std::io::Error) -> 
     }
     match witness(env, dir) {
         Some(witness) => OpenError::MissingLive { path, state: "missing", witness },
+        None if has_lock(env, dir) => OpenError::OnlyLock { dir: dir.to_owned() },
         None => OpenError::NotFound { dir: dir.to_owned() },
     }
+}
+
+fn has_lock(env: &dyn Env, dir: &Path) -> bool {
+    let lock = files::lock(dir);
+    env.list(dir).is_ok_and(|names| names.iter().any(|name| lock.ends_with(name)))
 }
 
 /// An empty live file is never one that was created: creation renames a whole file.
@@ -101,6 +107,7 @@ pub(crate) fn refuse_empty(env: &dyn Env, dir: &Path, file: &dyn EnvFile) -> Res
     if file.len().map_err(OpenError::io(&path, "measure"))? > 0 {
         return Ok(());
     }
+    // The name itself is a witness: a log gets it when it is whole, and never shrinks.
     let witness = witness(env, dir).unwrap_or_else(|| "its name".to_owned());
     Err(OpenError::MissingLive { path, state: "empty", witness })
 }

@@ -86,3 +86,8 @@ pub use store::{CreateOptions, RefStore};
 pub use symref::SYMREF_READS_MAX;
 pub use transaction::Transaction;
 pub use view::{ResolveError, Resolved, View};
+
+/// The example of the README, so that it compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

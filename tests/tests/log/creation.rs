@@ -129,8 +129,19 @@ fn an_absent_log_says_how_to_make_one() {
             Log::open(Arc::new(OsEnv), &dir, Arc::new(NoObserver), &mut |_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains("refstone init"), "{error}");
-        assert!(!dir.join("LOCK").exists() || dir.exists());
+        assert!(!dir.join("LOCK").exists(), "looking for a log left something behind");
     }
+}
+
+// Break: advising to create a log where one was lost.
+#[test]
+fn a_log_whose_live_file_alone_is_gone_is_to_be_restored() {
+    let scratch = ScratchLog::new();
+    scratch.log().close().unwrap();
+    fs::remove_file(scratch.live()).unwrap();
+    let error = scratch.open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("backup"), "{error}");
 }
 
 // Break: treating an absent or empty live file as a new log.
