@@ -1,13 +1,17 @@
 """While transactions are appended, every read sees whole ones, all that were acknowledged before it
 began, and nothing that was never written."""
 
+import mmap
+import subprocess
 import threading
+import time
 from itertools import cycle
 
+import pyarrow as pa
 import pytest
 
 import refstone_audit
-from harness import ZERO, Writer, live_log, refstone
+from harness import REFSTONE, ZERO, Writer, live_log, refstone
 from readers import READERS, transactions
 
 
@@ -57,9 +61,8 @@ def check(table, acknowledged):
     return reached
 
 
-# Break: publishing before the whole frame is there (a row of empty strings and zero ids, which no
-# reader complains about); acknowledging before publishing; a growing file without a marker at its
-# end; publishing a frame before the one in front of it.
+# Break: acknowledging before publishing; a growing file without a marker at its end; publishing a
+# frame before the one in front of it.
 def test_every_read_sees_whole_transactions_and_all_acknowledged_ones(scratch):
     repository = scratch / "r.git"
     refstone("init", str(repository))
@@ -78,6 +81,60 @@ def test_every_read_sees_whole_transactions_and_all_acknowledged_ones(scratch):
     assert progress.failure is None
     assert check(READERS[0](live_log(repository)), 2000) == 2000
     assert grew >= 20, f"only {grew} of {reads} reads were beside the writer"
+
+
+# Break: storing the length word before the bytes behind it. What stands there for a few microseconds
+# is a row of empty strings and zero ids, or half of a frame, and readers that come by accident hardly
+# ever meet it.
+def test_a_transaction_is_whole_in_the_instant_it_can_be_seen(scratch):
+    repository = scratch / "r.git"
+    refstone("init", str(repository))
+    script = scratch / "script"
+    with open(script, "w") as commands:
+        for seq in range(1, 2001):
+            edits = [f"update {ref} {oid}\n" for ref, oid in moves_of(seq)]
+            commands.write("".join(["start\n", *edits, "commit\n"]))
+    with open(live_log(repository), "rb") as log, open(script) as commands:
+        options = ["--stdin", "--actor", "writer", "-m", "one of many"]
+        writer = subprocess.Popen([REFSTONE, "update-ref", repository, *options],
+                                  stdin=commands, stdout=subprocess.DEVNULL)
+        stream = b"".join(frames_as_they_appear(log, 2000))
+        assert writer.wait() == 0
+    with pa.ipc.open_stream(stream) as batches:
+        assert check(pa.Table.from_batches(batches), 2000) == 2000
+
+
+# More than any frame of these transactions has, in bytes.
+FRAME_MAX = 4096
+
+
+def frames_as_they_appear(log, count):
+    """The schema, and then each frame as it is when its length word is first seen.
+
+    There is no pause between the look at the word and the copy of the frame.
+    """
+    def mapping():
+        return mmap.mmap(log.fileno(), 0, prot=mmap.PROT_READ)
+
+    view = mapping()
+    slot = 8 + int.from_bytes(view[4:8], "little")
+    yield view[:slot]
+    for _ in range(count):
+        if slot + FRAME_MAX > len(view):
+            view = mapping()
+        word = slice(slot + 4, slot + 8)
+        deadline = time.monotonic() + 20
+        while view[word] == bytes(4):
+            assert time.monotonic() < deadline, "the writer has stopped"
+        seen = view[slot:slot + FRAME_MAX]
+        if len(seen) < FRAME_MAX:
+            # The file has grown by the end of this frame. That it was whole at once is not known.
+            seen = mapping()[slot:slot + FRAME_MAX]
+        metadata, body = (int.from_bytes(part, "little") for part in (seen[4:8], seen[32:40]))
+        assert body > 0, "the length word is there, and what it tells of is not"
+        length = 8 + metadata + body
+        yield seen[:length]
+        slot += length
 
 
 class Client(threading.Thread):

@@ -1,10 +1,13 @@
 //! Faulty storage and generators for the tests that cross crates.
 //!
 //! [`env`] is the operating system with a fixed clock and faults on demand, [`logs`] makes logs
-//! and rows, [`generate`] makes rows of every shape.
+//! and rows, [`generate`] makes rows of every shape,
+//! [`process`] runs the built command, servers and git.
 
 #![allow(clippy::must_use_candidate, reason = "helpers are called for their effect")]
 
 pub mod env;
 pub mod generate;
 pub mod logs;
+pub mod process;
+pub mod sim;

@@ -1,0 +1,179 @@
+//! Storage that betrays the log, to prove that the lab would notice a log that betrays its users.
+//!
+//! Each sabotage turns a correct log into one with a known fault: a log on storage that does not
+//! sync behaves as one that never calls sync.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use refstone_log::{Env, EnvFile, EnvLock, Timestamp};
+
+use super::fs::SimFs;
+
+/// What the storage does wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Nothing.
+    #[default]
+    None,
+    /// A sync of a file that was opened under a name with this in its end does nothing.
+    NoSync(&'static str),
+    /// A sync of a directory does nothing.
+    NoSyncDir,
+    /// The sync of the directory after a file was replaced does nothing.
+    NoSyncAfterReplacing,
+    /// A sync of the live file happens only after the next write: the length word comes first.
+    LateSync,
+    /// A failed sync is reported as a success.
+    FailedSyncIsSuccess,
+    /// A write of bytes that are read back anyway is left out.
+    NoWriteAgain,
+    /// Torn bytes are not kept.
+    NothingKept,
+}
+
+impl Sabotage {
+    /// The file system with this fault.
+    #[must_use]
+    pub fn env(self, fs: &SimFs) -> Arc<dyn Env> {
+        match self {
+            Sabotage::None => Arc::new(fs.clone()),
+            sabotage => {
+                Arc::new(Sabotaged { fs: fs.clone(), sabotage, replaced: AtomicBool::new(false) })
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Sabotaged {
+    fs: SimFs,
+    sabotage: Sabotage,
+    /// Whether a rename has just replaced a file.
+    replaced: AtomicBool,
+}
+
+impl Sabotaged {
+    fn wrap(
+        &self,
+        path: &Path,
+        file: io::Result<Box<dyn EnvFile>>,
+    ) -> io::Result<Box<dyn EnvFile>> {
+        let name = path.to_string_lossy().into_owned();
+        let owes_sync = Arc::default();
+        Ok(Box::new(SabotagedFile { file: file?, name, sabotage: self.sabotage, owes_sync }))
+    }
+}
+
+impl Env for Sabotaged {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.wrap(path, self.fs.create_new(path))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.wrap(path, self.fs.open_read(path))
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.wrap(path, self.fs.open_write(path))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.fs.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.replaced.store(self.fs.disk().read(to).is_ok(), Ordering::Relaxed);
+        self.fs.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.fs.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let replaced = self.replaced.swap(false, Ordering::Relaxed);
+        match self.sabotage {
+            Sabotage::NoSyncDir => Ok(()),
+            Sabotage::NoSyncAfterReplacing if replaced => Ok(()),
+            _ => self.fs.sync_dir(dir),
+        }
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
+        self.fs.lock(path)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.fs.now()
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        self.fs.random_id()
+    }
+}
+
+#[derive(Debug)]
+struct SabotagedFile {
+    file: Box<dyn EnvFile>,
+    name: String,
+    sabotage: Sabotage,
+    /// Shared by all duplicates of the descriptor.
+    owes_sync: Arc<AtomicBool>,
+}
+
+impl SabotagedFile {
+    fn holds_already(&self, bytes: &[u8], offset: u64) -> bool {
+        let mut there = vec![0; bytes.len()];
+        self.file.read_at(&mut there, offset).is_ok_and(|read| read == bytes.len())
+            && there == bytes
+    }
+}
+
+impl EnvFile for SabotagedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        match self.sabotage {
+            Sabotage::NothingKept if self.name.contains(".cut-") => return Ok(bytes.len()),
+            Sabotage::NoWriteAgain if self.holds_already(bytes, offset) => return Ok(bytes.len()),
+            _ => {}
+        }
+        let written = self.file.write_at(bytes, offset)?;
+        if self.owes_sync.swap(false, Ordering::Relaxed) {
+            self.file.sync_data()?;
+        }
+        Ok(written)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        match self.sabotage {
+            Sabotage::NoSync(end) if self.name.ends_with(end) => Ok(()),
+            Sabotage::LateSync if self.name.ends_with("refs.arrow") => {
+                self.owes_sync.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Sabotage::FailedSyncIsSuccess => self.file.sync_data().or(Ok(())),
+            _ => self.file.sync_data(),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
+        let (name, owes_sync) = (self.name.clone(), self.owes_sync.clone());
+        let file = self.file.try_clone()?;
+        Ok(Box::new(SabotagedFile { file, name, sabotage: self.sabotage, owes_sync }))
+    }
+}

@@ -1,0 +1,138 @@
+use serde_json::json;
+
+use crate::command::{Repo, oid};
+
+/// Three transactions, the second of which moves two refs.
+fn repo_with_history() -> Repo {
+    let repo = Repo::new();
+    let [one, two] = ['1', '2'].map(oid);
+    repo.update(&format!(
+        "start\ncreate refs/heads/a {one}\ncommit\n\
+         start\nupdate refs/heads/a {two} {one}\ncreate refs/heads/b {one}\ncommit\n\
+         start\ndelete refs/heads/a\ncommit\n"
+    ));
+    repo
+}
+
+fn columns(text: &str, wanted: &[usize]) -> Vec<String> {
+    let of_line = |line: &str| {
+        let fields: Vec<_> = line.split('\t').collect();
+        wanted.iter().map(|&index| fields[index]).collect::<Vec<_>>().join(" ")
+    };
+    text.lines().map(of_line).collect()
+}
+
+#[test]
+fn the_newest_move_comes_first_and_a_transaction_shares_its_sequence() {
+    let repo = repo_with_history();
+    let [one, two] = ['1', '2'].map(oid);
+    let shown = repo.run("log", &[]);
+    let expected = [
+        format!("3 tester refs/heads/a {two} -"),
+        format!("2 tester refs/heads/b - {one}"),
+        format!("2 tester refs/heads/a {one} {two}"),
+        format!("1 tester refs/heads/a - {one}"),
+    ];
+    assert_eq!(columns(shown.done(), &[0, 2, 3, 4, 5]), expected);
+    assert_eq!(shown.stderr, "");
+}
+
+#[test]
+fn times_are_rfc_3339_in_utc_with_microseconds_and_rise() {
+    let shown = repo_with_history().run("log", &[]);
+    let times = columns(shown.done(), &[1]);
+    assert!(times.iter().rev().is_sorted());
+    for time in times {
+        let shape: String =
+            time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000000Z");
+    }
+}
+
+#[test]
+fn the_history_of_a_ref_outlives_it() {
+    let repo = repo_with_history();
+    assert!(!repo.run("refs", &[]).done().contains("refs/heads/a"));
+    let shown = repo.run("log", &["refs/heads/a"]);
+    assert_eq!(
+        columns(shown.done(), &[0, 3]),
+        ["3 refs/heads/a", "2 refs/heads/a", "1 refs/heads/a"]
+    );
+}
+
+#[test]
+fn only_so_many_are_shown_and_the_others_are_told_of() {
+    let repo = repo_with_history();
+    let shown = repo.run("log", &["-n", "2"]);
+    assert_eq!(columns(shown.done(), &[0]), ["3", "2"]);
+    assert_eq!(shown.stderr, "note: 2 older moves are not shown; --all shows them\n");
+    assert_eq!(repo.run("log", &["-n", "4"]).stderr, "");
+    repo.run("log", &["-n", "2", "--all"]).failed(2, "cannot be used with");
+}
+
+#[test]
+fn two_hundred_are_shown_unless_all_are_asked_for() {
+    let repo = Repo::new();
+    let one = oid('1');
+    let script: String = (0..201).map(|n| format!("create refs/heads/b{n} {one}\n")).collect();
+    repo.update(&script);
+    let shown = repo.run("log", &[]);
+    assert_eq!(shown.done().lines().count(), 200);
+    assert!(shown.stderr.contains("1 older moves are not shown"));
+    let all = repo.run("log", &["--all"]);
+    assert_eq!((all.done().lines().count(), all.stderr.as_str()), (201, ""));
+}
+
+// Break: writing the actor as it is. The escape sequence would clear the screen of the auditor.
+#[test]
+fn nothing_in_a_log_drives_the_terminal_of_its_reader() {
+    let repo = Repo::new();
+    let name = b"refs/heads/\xe2\x80\xaex\xff";
+    let input = [b"create ", &name[..], b"\0", oid('1').as_bytes(), b"\0"].concat();
+    let options = ["--stdin", "-z", "--actor", "ev\x1b[2Jil\\", "-m", "a\tb\nc\u{9b}2J"];
+    repo.run_with("update-ref", &options, &input).done();
+    let shown = repo.run("log", &[]);
+    let expected = [r"ev\x1b[2Jil\\ refs/heads/\xe2\x80\xaex\xff a\x09b\x0ac\xc2\x9b2J"];
+    assert_eq!(columns(shown.done(), &[2, 3, 6]), expected);
+}
+
+#[test]
+fn json_fields_are_the_columns_of_the_log() {
+    let repo = Repo::new();
+    let name = b"refs/heads/x\xff";
+    let input = [b"create ", &name[..], b"\0", oid('1').as_bytes(), b"\0"].concat();
+    let options = ["--stdin", "-z", "--actor", r"a\b", "-m", "why\u{1b}"];
+    repo.run_with("update-ref", &options, &input).done();
+    repo.update("option no-deref\nsymref-update HEAD refs/heads/y\n");
+    let mut shown = repo.run("log", &["--json"]).json();
+    let at = shown.iter_mut().map(|line| line.as_object_mut().unwrap().remove("at").unwrap());
+    assert!(at.into_iter().all(|at| at.as_str().unwrap().ends_with('Z')));
+    let expected = [
+        json!({
+            "seq": 2, "actor": "tester", "refname": "HEAD", "old_oid": null, "new_oid": null,
+            "symref": "refs/heads/y", "message": null,
+        }),
+        json!({
+            "seq": 1, "actor": r"a\\b", "refname": r"refs/heads/x\xff",
+            "refname_hex": "726566732f68656164732f78ff", "old_oid": null, "new_oid": oid('1'),
+            "symref": null, "message": "why\u{1b}",
+        }),
+    ];
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_ref_is_asked_for_by_its_full_name() {
+    repo_with_history().run("log", &["main"]).failed(2, "hint: a full name is needed");
+}
+
+// Break: stopping at the damage without a word, or before what is sound was shown.
+#[test]
+fn damage_is_told_after_what_is_sound() {
+    let repo = repo_with_history();
+    repo.damage_newest();
+    let shown = repo.run("log", &[]);
+    shown.failed(1, "refs.arrow: byte ");
+    let sound = String::from_utf8(shown.stdout).unwrap();
+    assert_eq!(columns(&sound, &[0]), ["2", "2", "1"]);
+}

@@ -1,0 +1,14 @@
+//! The `refstone` command from outside: what it prints, and how it ends.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+
+mod command;
+mod endings;
+mod git;
+mod grammar_as_git;
+mod init;
+mod log;
+mod refs;
+mod server;
+mod update_ref;
+mod verify;

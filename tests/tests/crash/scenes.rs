@@ -1,0 +1,210 @@
+//! Crashes worth a name: each is the shortest way to a fault that logs have had.
+
+use std::io::ErrorKind as Io;
+
+use refstone_log::{ErrorKind, Mode};
+use refstone_tests::logs::Row;
+use refstone_tests::sim::model::{Expect, Found};
+use refstone_tests::sim::observe::{self, Refusal};
+use refstone_tests::sim::workload::{Exit, Step};
+use refstone_tests::sim::{
+    Disk, Effort, Fault, Lab, Moment, Op, Plan, Policy, Rng, Sabotage, Session, SimFs,
+};
+
+use crate::lab::assert_promises_kept;
+
+const APPEND: Step = Step::Append { rows: 1, message: 0 };
+const WAIT_ALL: Step = Step::WaitAll { newest_first: false };
+const POWER_CUT: Step = Step::Reopen(Exit::PowerCut(Policy::Nothing));
+
+const fn fail(op: Op, after: usize, fault: Fault) -> Step {
+    Step::Fail(Plan { op, after, fault, lasting: false })
+}
+
+/// Does the steps on a fresh machine, and crashes them at every operation, on many disks.
+fn crash(steps: &[Step]) {
+    let mut lab = Lab::new(Effort { nested: 300, ..Effort::QUICK }, Sabotage::None);
+    for seed in 0..8 {
+        lab.run_steps(seed, steps);
+    }
+    assert_promises_kept(&lab.report, "this test, seed");
+}
+
+fn session(steps: &[Step]) -> Session {
+    let mut session = Session::new(Sabotage::None, Rng::new(0));
+    steps.iter().for_each(|&step| session.step(step).unwrap());
+    session
+}
+
+/// The processes of each moment are killed, and the next one commits: then the power fails.
+fn commit_after_a_kill_at_each(moments: Vec<(Moment, Expect)>) {
+    for (moment, expect) in moments {
+        let fs = SimFs::boot(moment.disk);
+        let mut next = Session::resume(&fs, Sabotage::None, Rng::new(1), expect);
+        for step in [APPEND, WAIT_ALL, POWER_CUT] {
+            let done = next.step(step);
+            done.unwrap_or_else(|what| panic!("after operation {}: {what}", moment.index));
+        }
+    }
+}
+
+// Break: an opening that does not sync the directory. The creator may have died after the rename
+// and before its own sync; then a later acknowledgement is for a file that has no durable name.
+#[test]
+fn a_log_whose_creator_was_killed_keeps_what_it_acknowledges() {
+    commit_after_a_kill_at_each(session(&[APPEND]).take_moments());
+}
+
+// Break: as above. The old file comes back under the name, without what was acknowledged since.
+#[test]
+fn a_log_whose_rewriter_was_killed_keeps_what_it_acknowledges() {
+    let mut session = session(&[APPEND, APPEND, WAIT_ALL]);
+    drop(session.take_moments());
+    session.step(Step::Rewrite { keep: 1 }).unwrap();
+    commit_after_a_kill_at_each(session.take_moments());
+}
+
+// Break: an opening that does not write the tail slot again. The cache has the zeros that were to
+// clear the failed group, the disk has the group, and after a power cut it would be back.
+#[test]
+fn what_an_opening_says_did_not_happen_does_not_happen_later() {
+    crash(&[
+        APPEND,
+        WAIT_ALL,
+        fail(Op::Write, 0, Fault::HalfThen(Io::StorageFull)),
+        fail(Op::Sync, 0, Fault::Error(Io::Other)),
+        APPEND,
+        APPEND,
+        APPEND,
+        APPEND,
+        WAIT_ALL,
+        Step::Reopen(Exit::Kill),
+    ]);
+}
+
+// Break: an opening that does not write again the length words that a failed sync may have lost.
+// A log that was closed since then still ends for readers where that sync failed.
+#[test]
+fn a_closed_log_is_published_to_its_end_also_after_an_old_failed_sync() {
+    crash(&[
+        APPEND,
+        WAIT_ALL,
+        fail(Op::Sync, 0, Fault::Error(Io::Other)),
+        APPEND,
+        WAIT_ALL,
+        Step::Reopen(Exit::Kill),
+        APPEND,
+        WAIT_ALL,
+        Step::Reopen(Exit::Close),
+    ]);
+}
+
+// Break: a barrier that knows only what is staged now.
+#[test]
+fn a_barrier_behind_an_unknown_outcome_is_no_success() {
+    let mut session = session(&[
+        APPEND,
+        fail(Op::Write, 0, Fault::Error(Io::StorageFull)),
+        fail(Op::Sync, 0, Fault::Error(Io::Other)),
+        WAIT_ALL,
+    ]);
+    session.step(Step::Barrier).unwrap();
+}
+
+// Break: as above. The first transaction was dropped unwaited, so nobody but the barrier can tell
+// that it was withdrawn with the second.
+#[test]
+fn a_barrier_tells_of_what_was_dropped_and_withdrawn() {
+    let session = session(&[]);
+    let fs = session.fs();
+    observe::create(fs).unwrap();
+    let log = observe::open(Sabotage::None.env(fs), Mode::Durable).unwrap().log;
+    drop(log.append(&[Row::numbered(1).as_row()]).unwrap());
+    let second = log.append(&[Row::numbered(2).as_row()]).unwrap();
+    let fault = Fault::Error(Io::StorageFull);
+    fs.plan(Plan { op: Op::Write, after: 0, fault, lasting: false });
+    assert_eq!(second.wait().unwrap_err().kind(), ErrorKind::NotCommitted);
+    let told = log.barrier().map_err(|error| error.kind());
+    assert_eq!(told, Err(ErrorKind::NotCommitted));
+    assert_eq!(log.barrier().unwrap().get(), 0, "it tells once");
+}
+
+// Break: reading the frames for the second time, to write them again, without checking them for
+// the second time: the kernel may have dropped the pages that a failed sync left in its cache.
+#[test]
+fn a_recovery_short_of_memory_publishes_nothing_that_the_disk_lacks() {
+    let failed = session(&[
+        APPEND,
+        WAIT_ALL,
+        fail(Op::Sync, 0, Fault::Error(Io::Other)),
+        APPEND,
+        Step::Append { rows: 3, message: 500 },
+        WAIT_ALL,
+    ]);
+    let expect = Expect { acked: failed.expect().must, ..failed.expect().clone() };
+    for ops in 0..40 {
+        let fs = SimFs::boot(failed.fs().disk());
+        fs.evict_in(ops);
+        // It may refuse, if it cannot make sense of what it reads; it may not bless it.
+        let opened = observe::open(Sabotage::None.env(&fs), Mode::Durable);
+        let expect = match &opened {
+            Ok(opened) => expect.exactly(&opened.found),
+            Err(_) => expect.clone(),
+        };
+        let next = fs.kill();
+        drop(opened);
+        let found = recover(&next).unwrap_or_else(|what| panic!("evicted at {ops}: {what}"));
+        expect.check_recovered(&found).unwrap_or_else(|what| panic!("evicted at {ops}: {what}"));
+        let cut = next.power_cut(Policy::Nothing, &mut Rng::new(0));
+        let found = recover(&cut).unwrap_or_else(|what| panic!("evicted at {ops}, cut: {what}"));
+        expect.check_recovered(&found).unwrap_or_else(|what| panic!("evicted at {ops}: {what}"));
+    }
+}
+
+fn recover(fs: &SimFs) -> Result<Found, String> {
+    match observe::open(Sabotage::None.env(fs), Mode::Durable) {
+        Ok(opened) => Ok(opened.found),
+        Err(Refusal::Wrong(wrong)) => Err(wrong),
+        Err(Refusal::Error(error)) => Err(error.to_string()),
+    }
+}
+
+/// A disk with a torn group behind two durable transactions.
+fn torn() -> Disk {
+    let steps = [APPEND, APPEND, WAIT_ALL, APPEND, Step::Append { rows: 9, message: 900 }];
+    let mut session = session(&steps);
+    drop(session.take_moments());
+    session.step(fail(Op::Sync, 0, Fault::Error(Io::Other))).unwrap();
+    session.step(WAIT_ALL).unwrap();
+    session.fs().disk().survivor(Policy::Random { per_mille: 700 }, &mut Rng::new(4))
+}
+
+// Break: clearing the torn bytes although they could not be kept.
+#[test]
+fn a_repair_without_space_changes_nothing_and_succeeds_when_there_is_some() {
+    let disk = torn();
+    for op in [Op::Create, Op::Write] {
+        let fs = SimFs::boot(disk.clone());
+        fs.plan(Plan { op, after: 0, fault: Fault::Error(Io::StorageFull), lasting: true });
+        match observe::open(Sabotage::None.env(&fs), Mode::Durable) {
+            Err(Refusal::Error(error)) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}"),
+            other => panic!("{op:?}: {other:?}"),
+        }
+        let live = observe::live_path();
+        assert_eq!(fs.disk().read(&live).unwrap(), disk.read(&live).unwrap(), "{op:?}");
+        fs.heal();
+        let opened = observe::open(Sabotage::None.env(&fs), Mode::Durable).unwrap();
+        assert!(opened.recovery.torn.is_some(), "the scene's own precondition");
+        assert!(opened.found.newest() >= 2);
+    }
+}
+
+// Break: counting on room that a full buffer took; losing the groups that its finder committed.
+#[test]
+fn a_full_group_buffer_is_crashed_too() {
+    let large = Step::Append { rows: 1, message: 1200 << 10 };
+    let mut lab = Lab::new(Effort { moments: 25, ..Effort::SPARSE }, Sabotage::None);
+    let steps = [large, large, large, large, large, APPEND, WAIT_ALL, Step::Reopen(Exit::Kill)];
+    lab.run_steps(0, &steps);
+    assert_promises_kept(&lab.report, "this test, seed");
+}
