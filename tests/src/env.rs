@@ -2,6 +2,7 @@
 //! faults on demand.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use refstone_log::{Env, EnvFile, EnvLock, OsEnv, Timestamp};
 /// An operation that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
+    /// A read from a file; a call comes after it.
+    Read,
     /// A write to a file.
     Write,
     /// A sync of a file's content.
@@ -36,10 +39,15 @@ pub enum Fault {
     Panic,
 }
 
-#[derive(Debug, Default)]
+/// Something that happens in the middle of an operation.
+type Call = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
 struct Shared {
     /// The next operations that fail: which, after how many more of its kind, how.
     plan: Mutex<Vec<(Op, u64, Fault)>>,
+    /// The next operations in which something happens.
+    calls: Mutex<Vec<(Op, u64, Call)>>,
     trace: Mutex<Vec<Op>>,
     tracing: AtomicBool,
     clock: AtomicI64,
@@ -47,9 +55,15 @@ struct Shared {
 }
 
 /// An [`Env`] whose faults a test plans. Clones share the plan.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct TestEnv {
     shared: Arc<Shared>,
+}
+
+impl fmt::Debug for TestEnv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TestEnv")
+    }
 }
 
 impl TestEnv {
@@ -64,6 +78,12 @@ impl TestEnv {
     /// Makes the `nth` operation of its kind from now on fail; 0 is the next one.
     pub fn fail(&self, op: Op, nth: u64, fault: Fault) {
         self.shared.plan.lock().push((op, nth, fault));
+    }
+
+    /// Has something happen in the `nth` operation of its kind from now on; 0 is the next one. It
+    /// comes before the operation, but after a read.
+    pub fn call(&self, op: Op, nth: u64, call: impl FnOnce() + Send + 'static) {
+        self.shared.calls.lock().push((op, nth, Box::new(call)));
     }
 
     /// Forgets all planned faults.
@@ -97,14 +117,10 @@ impl TestEnv {
         if self.shared.tracing.load(Ordering::Relaxed) {
             self.shared.trace.lock().push(op);
         }
-        let mut plan = self.shared.plan.lock();
-        let due = plan.iter().position(|(planned, nth, _)| *planned == op && *nth == 0);
-        for (planned, nth, _) in plan.iter_mut() {
-            if *planned == op {
-                *nth = nth.saturating_sub(1);
-            }
-        }
-        due.map(|index| plan.remove(index).2)
+        // Taken out before it runs: it may well use this environment.
+        let call = due(&mut self.shared.calls.lock(), op);
+        call.into_iter().for_each(|call| call());
+        due(&mut self.shared.plan.lock(), op)
     }
 
     fn check(&self, op: Op) -> io::Result<()> {
@@ -171,6 +187,17 @@ impl Env for TestEnv {
     }
 }
 
+/// Takes what is planned for this operation, and counts down what is planned for a later one.
+fn due<T>(planned: &mut Vec<(Op, u64, T)>, op: Op) -> Option<T> {
+    let now = planned.iter().position(|(planned, nth, _)| *planned == op && *nth == 0);
+    for (planned, nth, _) in planned.iter_mut() {
+        if *planned == op {
+            *nth = nth.saturating_sub(1);
+        }
+    }
+    now.map(|index| planned.remove(index).2)
+}
+
 #[derive(Debug)]
 struct TestFile {
     file: Box<dyn EnvFile>,
@@ -179,7 +206,10 @@ struct TestFile {
 
 impl EnvFile for TestFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
+        let read = self.file.read_at(buffer, offset);
+        let call = due(&mut self.env.shared.calls.lock(), Op::Read);
+        call.into_iter().for_each(|call| call());
+        read
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {

@@ -31,7 +31,7 @@ pub(crate) fn create(env: &dyn Env, dir: &Path, options: &RefLogOptions) -> Resu
     let log_id = env.random_id().map_err(OpenError::io(dir, "draw a log id"))?;
     let identity = Identity::fresh(log_id, options.object_format, options.head.clone());
     write_live(env, dir, &identity)?;
-    sync_ancestors(env, dir)
+    sync_names(env, dir)
 }
 
 /// Takes the writer's lock.
@@ -86,7 +86,7 @@ pub(crate) fn remove_if_present(env: &dyn Env, path: &Path) -> Result<(), OpenEr
 /// Syncs the directory and all its ancestors: any of them may be new too.
 ///
 /// An ancestor that this user may not read was not made by this user, and is passed over.
-fn sync_ancestors(env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
+pub(crate) fn sync_names(env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
     env.sync_dir(dir).map_err(OpenError::io(dir, "sync the directory"))?;
     let absolute = std::path::absolute(dir).map_err(OpenError::io(dir, "find the parent of"))?;
     for ancestor in absolute.ancestors().skip(1) {

@@ -10,13 +10,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::env::EnvFile;
 use crate::error::CommitError;
@@ -147,7 +148,7 @@ impl SyncGate {
         Seq::new(self.durable.load(Ordering::Acquire))
     }
 
-    fn acknowledged_seq(&self) -> Seq {
+    pub(crate) fn acknowledged_seq(&self) -> Seq {
         Seq::new(self.acknowledged.load(Ordering::Acquire))
     }
 
@@ -177,7 +178,7 @@ impl SyncGate {
     /// Keeps everybody from leading until the hold is dropped; appends go on staging.
     ///
     /// Waits for a round in flight, and goes before the next. What stages meanwhile is one group
-    /// afterwards.
+    /// afterwards. Whoever has the hold must not wait for a commit, or close the log.
     pub fn hold(&self) -> Hold<'_> {
         let mut state = self.state.lock();
         state.holders += 1;
@@ -201,6 +202,11 @@ impl SyncGate {
         }
     }
 
+    /// Stops the log if the code until the guard is [dismissed](StopOnPanic::dismiss) panics.
+    pub(crate) fn stop_on_panic(&self, cause: &'static str) -> StopOnPanic<'_> {
+        StopOnPanic { gate: self, cause }
+    }
+
     /// Stops the log from outside a round; up to `attempted` the outcome is unknown.
     pub(crate) fn stop(&self, cause: &str, attempted: Seq) {
         let mut state = self.state.lock();
@@ -208,7 +214,7 @@ impl SyncGate {
         let (released, tasks) = self.release(&mut state);
         drop(state);
         released.iter().for_each(|waiter| waiter.parker.wake());
-        tasks.into_iter().for_each(|task| task.waker.wake());
+        wake_tasks(tasks);
     }
 
     fn note_acknowledged(&self, seq: Seq) {
@@ -252,7 +258,8 @@ impl SyncGate {
             }
             if !state.leading && state.holders == 0 {
                 state.leading = true;
-                self.lead(state, round);
+                drop(state);
+                self.lead(round);
                 continue;
             }
             let parker = parker.get_or_insert_with(Parker::of_this_thread);
@@ -272,20 +279,27 @@ impl SyncGate {
         id: &mut Option<u64>,
         context: &Context<'_>,
     ) -> (Poll<Result<(), CommitError>>, NeedsLeader) {
+        // A waker is foreign code: it is cloned and dropped outside the lock.
+        let waker = context.waker().clone();
         let mut state = self.state.lock();
         if let Some(fate) = self.fate(ticket, &state) {
             // Its task, if it had one, was taken out when the fate was decided.
             *id = None;
             return (Poll::Ready(fate), NeedsLeader::No);
         }
-        state.register(ticket, id, context.waker());
+        let replaced = state.register(ticket, id, waker);
         let led = std::mem::replace(&mut state.led_by_pool, true);
+        drop(state);
+        drop(replaced);
         (Poll::Pending, if led { NeedsLeader::No } else { NeedsLeader::Yes })
     }
 
     /// Forgets a task that is no longer polled.
     pub(crate) fn forget_task(&self, id: u64) {
-        self.state.lock().tasks.remove(&id);
+        let mut state = self.state.lock();
+        let forgotten = state.tasks.remove(&id);
+        drop(state);
+        drop(forgotten);
     }
 
     /// Leads, or waits for leaders, until no task waits.
@@ -337,9 +351,11 @@ impl SyncGate {
         }))
     }
 
-    fn lead(&self, state: MutexGuard<'_, State>, round: &dyn Round) {
-        let wait = state.gather.plan(round.staged(), Instant::now());
-        drop(state);
+    /// Runs one round. The writer mutex comes before the gate's state, so what is staged is looked
+    /// at before the state is locked.
+    fn lead(&self, round: &dyn Round) {
+        let staged = round.staged();
+        let wait = self.state.lock().gather.plan(staged, Instant::now());
         let mut end = EndOfRound { gate: self, outcome: None, staged: 0 };
         if let Some(wait) = wait {
             round.wait_staged(wait.wanted, Instant::now() + wait.at_most);
@@ -369,7 +385,7 @@ impl SyncGate {
         for waiter in heir.iter().chain(&released) {
             waiter.parker.wake();
         }
-        tasks.into_iter().for_each(|task| task.waker.wake());
+        wake_tasks(tasks);
     }
 
     /// Takes those whose fate is decided, in the order in which they came.
@@ -408,14 +424,27 @@ impl State {
         self.waiters.push(Waiter { ticket, parker: parker.clone() });
     }
 
-    fn register(&mut self, ticket: Ticket, id: &mut Option<u64>, waker: &Waker) {
+    /// Notes a task, or its newest waker; returns the waker that this replaces.
+    fn register(&mut self, ticket: Ticket, id: &mut Option<u64>, waker: Waker) -> Option<Waker> {
         if let Some(task) = id.and_then(|id| self.tasks.get_mut(&id)) {
-            task.waker.clone_from(waker);
-            return;
+            return Some(std::mem::replace(&mut task.waker, waker));
         }
         self.last_task += 1;
         *id = Some(self.last_task);
-        self.tasks.insert(self.last_task, Task { ticket, waker: waker.clone() });
+        self.tasks.insert(self.last_task, Task { ticket, waker });
+        None
+    }
+}
+
+/// Wakes all tasks, also behind one whose waker panics; that panic goes on afterwards, unless this
+/// thread is panicking already.
+fn wake_tasks(tasks: Vec<Task>) {
+    let wake = |task: Task| std::panic::catch_unwind(AssertUnwindSafe(|| task.waker.wake()));
+    let panics: Vec<_> = tasks.into_iter().filter_map(|task| wake(task).err()).collect();
+    if let Some(panic) = panics.into_iter().next()
+        && !std::thread::panicking()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
 
@@ -442,6 +471,25 @@ impl Drop for EndOfRound<'_> {
             cause: "the thread that led the commit panicked".into(),
         });
         self.gate.finish(outcome, self.staged);
+    }
+}
+
+/// Stops the log when dropped: nobody knows what the code that panicked had done.
+#[must_use]
+pub(crate) struct StopOnPanic<'a> {
+    gate: &'a SyncGate,
+    cause: &'static str,
+}
+
+impl StopOnPanic<'_> {
+    pub(crate) fn dismiss(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        self.gate.stop(self.cause, Seq::new(u64::MAX));
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -25,7 +26,8 @@ use crate::writer::Writer;
 
 /// Told of the log's progress by the leader of each round.
 ///
-/// A panic in either method stops the log, as a panic of the leader does.
+/// A panic in either method stops the log, as a panic of the leader does. Neither may wait on its
+/// own log: the leader is waiting for it.
 pub trait Observer: fmt::Debug + Send + Sync {
     /// All up to `through` is acknowledged: durable, unless the log is [`Buffered`](Mode::Buffered).
     ///
@@ -105,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) leader: Mutex<Leader>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) mode: Mode,
+    /// Where the last acknowledged frame ends.
+    pub(crate) live_bytes: AtomicU64,
     /// Held through a rewrite.
     pub(crate) rewriting: Mutex<()>,
     lock: Mutex<Option<Box<dyn EnvLock>>>,
@@ -156,6 +160,8 @@ impl Log {
         }
         let lock = create::lock(&*env, dir)?;
         let recovered = recover(&*env, dir, replay)?;
+        // Whoever gave the file its name may have died before the name was durable.
+        create::sync_names(&*env, dir)?;
         let duplicate = recovered
             .file
             .try_clone()
@@ -190,9 +196,9 @@ impl Log {
         if writer.closed {
             return Err(CommitError::Closed.into());
         }
-        let guard = PoisonOnPanic(&self.inner.gate);
+        let guard = self.inner.gate.stop_on_panic("the code that staged a transaction panicked");
         let result = f(&mut Stage { log: self, writer: &mut writer });
-        std::mem::forget(guard);
+        guard.dismiss();
         Ok(result)
     }
 
@@ -250,6 +256,13 @@ impl Log {
         &self.inner.identity.head
     }
 
+    /// The newest transaction that was already sealed, and so is not in the live file, when the log
+    /// was opened; [`Seq::ZERO`] if none was.
+    #[must_use]
+    pub fn sealed_seq(&self) -> Seq {
+        self.inner.identity.anchor.seq
+    }
+
     /// The Arrow schema of the log, for [`Frame::record_batch`].
     #[must_use]
     pub fn arrow_schema(&self) -> SharedSchema {
@@ -259,7 +272,7 @@ impl Log {
     /// Bytes from the start of the file to the end of the last durable frame.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
-        self.inner.leader.lock().tail.offset
+        self.inner.live_bytes.load(Ordering::Relaxed)
     }
 
     /// Takes the transactions up to `through` (or up to the newest durable one, if that is less)
@@ -312,6 +325,7 @@ impl Inner {
             leader: Mutex::new(Leader { tail, file, withheld: None, spare: Vec::new() }),
             observer,
             mode,
+            live_bytes: AtomicU64::new(tail.offset),
             rewriting: Mutex::new(()),
             lock: Mutex::new(Some(lock)),
         }
@@ -329,7 +343,11 @@ impl Inner {
             match self.gate.barrier(ticket, self) {
                 // The group that filled the buffer failed, and so left room.
                 Ok(()) | Err(CommitError::NotCommitted { .. }) => {}
-                Err(error) => return Err(error),
+                // What filled the buffer may be of unknown outcome; what was never staged is not.
+                Err(error) => {
+                    self.gate.check()?;
+                    return Err(error);
+                }
             }
         }
     }
@@ -348,6 +366,9 @@ impl Inner {
             self.ticket(&writer)
         };
         let committed = self.gate.barrier(ticket, self).and_then(|()| self.gate.check());
+        // Nobody may write once the lock is gone: neither a leader that was under way when the log
+        // stopped, nor a rewrite.
+        let hold = self.gate.hold();
         // The last length word was stored after the last sync: one more makes it durable, so that
         // a closed log is proven to its end.
         let synced = match &committed {
@@ -355,7 +376,13 @@ impl Inner {
             Err(_) => Ok(()),
         };
         self.lock.lock().take();
+        drop(hold);
         committed.and(synced)
+    }
+
+    /// Fails once the log is closed.
+    pub(crate) fn check_open(&self) -> Result<(), CommitError> {
+        if self.writer.lock().closed { Err(CommitError::Closed) } else { Ok(()) }
     }
 
     /// Makes what was written durable and publishes it, if anything is withheld.
@@ -371,7 +398,10 @@ impl Inner {
             return Ok(());
         }
         let tail = leader.tail;
-        match self.settle(leader, tail) {
+        let guard = self.gate.stop_on_panic("the thread that made the log durable panicked");
+        let settled = self.settle(leader, tail);
+        guard.dismiss();
+        match settled {
             Outcome::Poisoned { cause, .. } => {
                 self.gate.stop(&cause, tail.seq);
                 Err(CommitError::Unknown { cause })
@@ -380,8 +410,8 @@ impl Inner {
         }
     }
 
+    /// For who has the leadership.
     fn sync_last_word(&self) -> Result<(), CommitError> {
-        let _hold = self.gate.hold();
         self.settle_withheld(&mut self.leader.lock())?;
         // All commits are durable already, so a failure here loses nothing, but must be told.
         self.gate.sync().map_err(|error| CommitError::Unknown {
@@ -394,15 +424,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Nobody is left to tell; every waiter has had its answer, and recovery judges the rest.
         let _ = self.close();
-    }
-}
-
-/// Stops the log when the code that stages panics half way.
-struct PoisonOnPanic<'a>(&'a SyncGate);
-
-impl Drop for PoisonOnPanic<'_> {
-    fn drop(&mut self) {
-        self.0.stop("the code that staged a transaction panicked", Seq::new(u64::MAX));
     }
 }
 

@@ -4,6 +4,7 @@
 //! one of a few threads, shared by all logs of the process, lead in its place.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
@@ -16,54 +17,63 @@ const THREADS: usize = 2;
 
 #[derive(Debug, Default)]
 struct Pool {
-    logs: Mutex<VecDeque<Arc<Inner>>>,
+    state: Mutex<State>,
     added: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    logs: VecDeque<Arc<Inner>>,
+    threads: usize,
+}
+
 /// Has a thread lead for the tasks of this log until none waits.
+///
+/// If the process gets no thread, the caller leads itself: late is better than never.
 pub(crate) fn lead(log: Arc<Inner>) {
-    let pool = pool();
-    pool.logs.lock().push_back(log);
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    let pool = POOL.get_or_init(Pool::default);
+    let mut state = pool.state.lock();
+    while state.threads < THREADS && spawn(pool, state.threads) {
+        state.threads += 1;
+    }
+    if state.threads == 0 {
+        drop(state);
+        return lead_for(log);
+    }
+    state.logs.push_back(log);
+    drop(state);
     pool.added.notify_one();
 }
 
-fn pool() -> &'static Pool {
-    static POOL: OnceLock<Pool> = OnceLock::new();
-    let mut fresh = false;
-    let pool = POOL.get_or_init(|| {
-        fresh = true;
-        Pool::default()
-    });
-    if fresh {
-        for number in 0..THREADS {
-            let name = format!("refstone-lead-{number}");
-            thread::Builder::new()
-                .name(name)
-                .spawn(|| run(pool))
-                .expect("the operating system gives a process a few threads");
+fn spawn(pool: &'static Pool, number: usize) -> bool {
+    let name = format!("refstone-lead-{number}");
+    let spawned = thread::Builder::new().name(name).spawn(|| {
+        loop {
+            lead_for(pool.next());
         }
-    }
-    pool
+    });
+    spawned.is_ok()
 }
 
-fn run(pool: &Pool) {
-    loop {
-        let log = pool.next();
-        // A round that panics stops its own log, and not the other logs of the process.
-        let led = std::panic::AssertUnwindSafe(|| log.gate.lead_for_tasks(&*log));
-        if std::panic::catch_unwind(led).is_err() {
+/// A round that panics stops its own log, and neither this thread nor the other logs of the
+/// process; the same goes for the log's end, if this is its last owner.
+fn lead_for(log: Arc<Inner>) {
+    let _ = catch_unwind(AssertUnwindSafe(move || {
+        if catch_unwind(AssertUnwindSafe(|| log.gate.lead_for_tasks(&*log))).is_err() {
             log.gate.leave_tasks();
         }
-    }
+        drop(log);
+    }));
 }
 
 impl Pool {
     fn next(&self) -> Arc<Inner> {
-        let mut logs = self.logs.lock();
+        let mut state = self.state.lock();
         loop {
-            match logs.pop_front() {
+            match state.logs.pop_front() {
                 Some(log) => return log,
-                None => self.added.wait(&mut logs),
+                None => self.added.wait(&mut state),
             }
         }
     }

@@ -53,6 +53,12 @@ impl LogReader {
         self.walk.identity.arrow_schema()
     }
 
+    /// The newest transaction that was sealed, and so is not in this file; [`Seq::ZERO`] if none.
+    #[must_use]
+    pub fn sealed_seq(&self) -> Seq {
+        self.walk.identity.anchor.seq
+    }
+
     /// The newest sequence returned so far, or the last one before the file.
     #[must_use]
     pub fn seq(&self) -> Seq {

@@ -5,6 +5,7 @@
 //! with the same bytes before the sync, and published only after it. Each step may be cut short
 //! and repeated: until the last one, the file says the same to a next recovery.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::frame::schema::Identity;
 use crate::frame::{EOS, Frame, FrameError, Layout, PREFIX_LEN, WORD_LEN};
 use crate::seq::Seq;
 use crate::walk::{Step, Tail, Walk};
+use crate::writer::GROUP_MAX;
 
 /// What opening a log found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub(crate) fn recover(
         scan.refuse_if_not_torn(end)?;
         scan.keep_torn(env, dir, end)?;
     }
-    scan.prove(torn_end)?;
+    scan.prove()?;
     let Scan { walk, report, .. } = scan;
     let (identity, layout, tail) = (walk.identity, walk.layout, walk.tail);
     let extent = file.len().map_err(OpenError::io(&path, "measure"))?;
@@ -163,9 +165,8 @@ impl<'p> Scan<'p> {
         if self.walk.tail_is_clean()? {
             return Ok(None);
         }
-        let slot = self.walk.tail.offset;
-        // A slot cut short has no byte behind it, and still is to be restored.
-        Ok(Some(self.walk.last_nonzero(slot)?.unwrap_or(slot)))
+        // Where only the marker is missing there is nothing to keep: it is written again anyway.
+        self.walk.last_nonzero(self.walk.tail.offset)
     }
 
     /// A torn frame cannot be followed by one that was written when it was durable.
@@ -192,25 +193,41 @@ impl<'p> Scan<'p> {
         Ok(())
     }
 
-    /// Clears the torn bytes, writes the unproven frames again, syncs, and then publishes.
-    fn prove(&mut self, torn_end: Option<u64>) -> Result<(), OpenError> {
+    /// Clears what is behind the accepted frames, writes the unproven ones again, syncs, and then
+    /// publishes.
+    ///
+    /// What is behind is cleared also where it reads as zeros: those may be in the cache alone,
+    /// over the first half of a group whose failed write could not be taken back. If they were
+    /// believed, a later power cut would bring back what this recovery has denied.
+    fn prove(&mut self) -> Result<(), OpenError> {
         let slot = self.walk.tail.offset;
         let write = |result: std::io::Result<()>| result.map_err(OpenError::io(self.path, "write"));
-        if let Some(end) = torn_end {
-            write(self.file.write_all_at(&EOS, slot))?;
-            let after = slot + PREFIX_LEN as u64;
-            write(self.file.write_zeros_at(after..end.max(after)))?;
-        }
+        let after = slot + PREFIX_LEN as u64;
+        write(self.file.write_all_at(&EOS, slot))?;
+        write(self.file.write_zeros_at(after..self.cleared_end(after)?))?;
         if let Some(start) = self.unproven_from {
             let frames = start + PREFIX_LEN as u64..slot + PREFIX_LEN as u64;
             let start = frames.start;
             write(copy(&*self.file, frames, &*self.file, start))?;
         }
         self.file.sync_data().map_err(OpenError::io(self.path, "sync"))?;
+        self.publish()
+    }
+
+    /// Where the bytes that are cleared end: behind all that is not zero, and behind all that one
+    /// group may have left (of a larger one, enough that nothing of it can be valid).
+    fn cleared_end(&self, after: u64) -> Result<u64, OpenError> {
+        let len = self.file.len().map_err(OpenError::io(self.path, "measure"))?;
+        let torn = self.walk.last_nonzero(after)?.unwrap_or(after);
+        Ok(torn.max(len.min(after + GROUP_MAX as u64)))
+    }
+
+    fn publish(&self) -> Result<(), OpenError> {
         let word = self.walk.layout.word();
         for slot in &self.unpublished {
             let offset = slot + (PREFIX_LEN - WORD_LEN) as u64;
-            write(self.file.write_all_at(&word, offset))?;
+            let written = self.file.write_all_at(&word, offset);
+            written.map_err(OpenError::io(self.path, "write"))?;
         }
         Ok(())
     }
@@ -219,8 +236,9 @@ impl<'p> Scan<'p> {
 /// The first name for torn bytes that is free.
 fn new_cut(env: &dyn Env, dir: &Path) -> Result<PathBuf, OpenError> {
     let names = env.list(dir).map_err(OpenError::io(dir, "list the directory"))?;
-    let last = names.iter().filter_map(|name| files::parse_cut(name)).max().unwrap_or(0);
-    Ok(files::cut(dir, last + 1))
+    let used: HashSet<u32> = names.iter().filter_map(|name| files::parse_cut(name)).collect();
+    let free = (1..=u32::MAX).find(|number| !used.contains(number)).unwrap_or(u32::MAX);
+    Ok(files::cut(dir, free))
 }
 
 /// Copies a range to an offset of a file; of the same file too, to write the same bytes again.

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::create::FIRST_EXTENT;
 use crate::env::{Env, EnvFile};
@@ -86,6 +87,7 @@ impl Inner {
         sealer: &mut dyn Sealer,
     ) -> Result<Option<Rewritten>, RewriteError> {
         let _one_at_a_time = self.rewriting.lock();
+        self.check_open()?;
         self.gate.check()?;
         self.sync()?;
         let (file, published_end) = {
@@ -103,9 +105,16 @@ impl Inner {
         let kept_from = walk.tail;
         let identity = Identity { anchor: anchor(kept_from), ..walk.identity.clone() };
         let mut successor = Successor::start(&*self.env, &self.dir, &identity, kept_from.offset)?;
-        successor.catch_up(&*file, published_end)?;
-        successor.sync()?;
-        self.swap(&mut successor, &identity)?;
+        let swapped = successor
+            .catch_up(&*file, published_end)
+            .and_then(|()| successor.sync())
+            .map_err(RewriteError::from)
+            .and_then(|()| self.swap(&mut successor, &identity));
+        if let Err(error) = swapped {
+            // Only if it did not get the live name; and a file that stays is no harm.
+            let _ = self.env.remove(&successor.path);
+            return Err(error);
+        }
         Ok(Some(Rewritten {
             sealed_seq: through,
             bytes_left: kept_from.offset - start,
@@ -116,6 +125,8 @@ impl Inner {
     /// The leader's turn: copies what became durable meanwhile, renames, and rebinds.
     fn swap(&self, successor: &mut Successor, identity: &Identity) -> Result<(), RewriteError> {
         let hold = self.gate.hold();
+        // A close that came first has given up the lock; one that comes now waits for the hold.
+        self.check_open()?;
         self.gate.check()?;
         let mut leader = self.leader.lock();
         self.settle_withheld(&mut leader)?;
@@ -126,8 +137,10 @@ impl Inner {
             .file
             .try_clone()
             .map_err(OpenError::io(&successor.path, "duplicate the descriptor of"))?;
-        self.rename(successor, identity)?;
-        if let Err(error) = self.env.sync_dir(&self.dir) {
+        let guard = self.gate.stop_on_panic("the thread that swapped the live log panicked");
+        let synced = self.rename(successor, identity).map(|()| self.env.sync_dir(&self.dir));
+        guard.dismiss();
+        if let Err(error) = synced? {
             // The new file has the name, and nobody knows for how long.
             let cause = format!("syncing the directory after a rewrite failed: {error}");
             self.gate.stop(&cause, leader.tail.seq);
@@ -169,6 +182,7 @@ impl Inner {
         leader.file = successor.file.clone();
         leader.tail.offset = successor.new_end;
         writer.rebind(successor.file.clone(), successor.old_end - successor.new_end, extent);
+        self.live_bytes.store(successor.new_end, Ordering::Relaxed);
     }
 }
 

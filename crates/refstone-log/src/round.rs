@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::env::EnvFile;
@@ -10,7 +11,7 @@ use crate::gate::{Outcome, Round};
 use crate::log::{Inner, Mode};
 use crate::park::Parker;
 use crate::walk::Tail;
-use crate::writer::Group;
+use crate::writer::{GROUP_MAX, Group};
 
 /// What belongs to the leader alone.
 #[derive(Debug)]
@@ -28,6 +29,10 @@ pub(crate) struct Leader {
 impl Round for Inner {
     fn lead(&self) -> Outcome {
         let mut leader = self.leader.lock();
+        if self.gate.check().is_err() {
+            // The log stopped since this thread was elected: nothing more is written.
+            return Outcome::Acknowledged(self.gate.acknowledged_seq());
+        }
         let spare = std::mem::take(&mut leader.spare);
         let Some(group) = self.writer.lock().take_group(spare) else {
             return Outcome::Acknowledged(leader.tail.seq);
@@ -37,6 +42,7 @@ impl Round for Inner {
         }
         self.gate.note_written(group.end.seq);
         let before = leader.advance(group);
+        self.live_bytes.store(leader.tail.offset, Ordering::Relaxed);
         match self.mode {
             Mode::Durable => self.settle(&mut leader, before),
             Mode::Buffered => {
@@ -83,8 +89,11 @@ impl Leader {
     /// Goes behind a group that was written; returns the tail before it.
     fn advance(&mut self, group: Group) -> Tail {
         self.withheld.get_or_insert(self.tail.offset);
-        self.spare = group.frames;
-        self.spare.clear();
+        // A buffer that a very large transaction has grown is not kept.
+        if group.frames.capacity() <= 2 * GROUP_MAX {
+            self.spare = group.frames;
+            self.spare.clear();
+        }
         std::mem::replace(&mut self.tail, group.end)
     }
 

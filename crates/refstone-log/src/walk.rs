@@ -91,7 +91,9 @@ impl Walk {
                 Ok(Step::Frame { proven: self.proven, word_is_zero, offset })
             }
             Err(Failure::Io(error)) => Err(OpenError::io(&self.path, "read the log")(error)),
-            Err(Failure::Frame(problem)) if self.proven => Err(self.damage(problem.into())),
+            Err(Failure::Frame(problem)) if self.proven || problem.is_of_a_newer_version() => {
+                Err(self.damage(problem.into()))
+            }
             Err(Failure::Frame(problem)) => Ok(Step::End { problem }),
         }
     }
@@ -169,7 +171,8 @@ impl Walk {
     fn expected(&self) -> Expected {
         let seq = self.next_seq();
         let gap = seq != self.tail.seq.next();
-        Expected { seq, previous_crc: (!gap).then_some(self.tail.crc) }
+        let previous_crc = (!gap).then_some(self.tail.crc);
+        Expected { seq, previous_crc, not_before: self.tail.at }
     }
 
     fn try_frame(&mut self, offset: u64) -> Result<usize, Failure> {

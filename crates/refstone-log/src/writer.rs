@@ -70,6 +70,9 @@ impl Writer {
         now: Timestamp,
         durable_seq: Seq,
     ) -> Result<Seq, AppendError> {
+        if self.tail.seq >= Seq::MAX {
+            return Err(AppendError::Invalid("the log has used up its sequences".to_owned()));
+        }
         let start = self.frames.len();
         let head = FrameHead {
             seq: self.tail.seq.next(),
@@ -109,9 +112,18 @@ impl Writer {
             return Ok(());
         }
         let step = self.extent.clamp(PREFIX_LEN as u64, EXTENT_STEP_MAX);
-        let wanted = end.max(self.extent + step);
-        self.file.write_zeros_at(self.extent..wanted)?;
-        self.extent = wanted;
+        let ahead = end.max(self.extent + step);
+        // Where a whole step does not fit any more, what is needed still may.
+        for wanted in [ahead, end] {
+            match self.file.write_zeros_at(self.extent..wanted) {
+                Ok(()) => {
+                    self.extent = wanted;
+                    return Ok(());
+                }
+                Err(error) if wanted == end => return Err(error),
+                Err(_) => {}
+            }
+        }
         Ok(())
     }
 

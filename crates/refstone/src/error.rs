@@ -27,6 +27,18 @@ pub enum OpenError {
         /// What is wrong with it.
         problem: RowProblem,
     },
+    /// Transactions were taken out of the live log, and this version cannot read them where they
+    /// are: the refs it would show would be those of a shorter history.
+    #[error(
+        "{dir}: transactions up to {sealed} have left the live log, or sequences are missing from \
+         it; a store is not opened without them. Nothing was changed"
+    )]
+    Sealed {
+        /// The directory of the store.
+        dir: PathBuf,
+        /// The newest transaction that is not in the live log.
+        sealed: Seq,
+    },
     /// The log's schema says that `HEAD` started at what is no ref name.
     #[error("{dir}: the initial target of HEAD: {problem}")]
     Head {
@@ -81,7 +93,9 @@ impl OpenError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             OpenError::Log(error) => error.kind(),
-            OpenError::Row { .. } | OpenError::Head { .. } => ErrorKind::Corrupt,
+            OpenError::Row { .. } | OpenError::Head { .. } | OpenError::Sealed { .. } => {
+                ErrorKind::Corrupt
+            }
             OpenError::HeadOutsideRefs { .. } => ErrorKind::Invalid,
         }
     }

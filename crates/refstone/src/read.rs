@@ -25,7 +25,7 @@ pub fn read_view(dir: &Path) -> Result<View, OpenError> {
     while let Some(frame) = reader.next()? {
         replay.apply(&frame);
     }
-    let snapshot = replay.finish(dir, reader.head())?;
+    let snapshot = replay.finish(dir, reader.head(), reader.sealed_seq())?;
     Ok(View::new(Arc::new(snapshot)))
 }
 
@@ -66,6 +66,8 @@ impl Iterator for History {
                 Ok(true) => {}
                 Ok(false) => return None,
                 Err(error) => {
+                    // A transaction is told whole or not at all.
+                    self.read.clear();
                     self.failed = true;
                     return Some(Err(error));
                 }

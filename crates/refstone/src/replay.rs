@@ -20,6 +20,8 @@ pub(crate) struct Replay {
     refs: Refs,
     head_moved: bool,
     problem: Option<(Seq, usize, RowProblem)>,
+    /// The newest transaction that came where another was expected.
+    missing: Option<Seq>,
 }
 
 impl Replay {
@@ -27,6 +29,9 @@ impl Replay {
     pub(crate) fn apply(&mut self, frame: &Frame<'_>) {
         if self.problem.is_some() {
             return;
+        }
+        if frame.seq() != self.seq.next() {
+            self.missing = Some(frame.seq());
         }
         self.seq = frame.seq();
         for row in 0..frame.row_count() {
@@ -46,8 +51,20 @@ impl Replay {
     }
 
     /// The refs after all transactions, in a log whose `HEAD` started at `head`.
-    pub(crate) fn finish(mut self, dir: &Path, head: &[u8]) -> Result<Snapshot, OpenError> {
+    ///
+    /// `sealed` is the newest transaction that is no longer in the log. Without it, or behind a
+    /// gap, the refs would be those of another history.
+    pub(crate) fn finish(
+        mut self,
+        dir: &Path,
+        head: &[u8],
+        sealed: Seq,
+    ) -> Result<Snapshot, OpenError> {
         let dir = || dir.to_owned();
+        if sealed > Seq::ZERO || self.missing.is_some() {
+            let sealed = if sealed > Seq::ZERO { sealed } else { self.seq };
+            return Err(OpenError::Sealed { dir: dir(), sealed });
+        }
         if let Some((seq, row, problem)) = self.problem {
             let dir = dir();
             return Err(OpenError::Row { dir, seq, row, problem });

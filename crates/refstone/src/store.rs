@@ -118,7 +118,7 @@ impl RefStore {
         let state = Arc::new(State::default());
         let mut replay = Replay::default();
         let (log, recovery) = Log::open(env, dir, state.clone(), &mut |frame| replay.apply(frame))?;
-        state.start(replay.finish(dir, log.head())?);
+        state.start(replay.finish(dir, log.head(), log.sealed_seq())?);
         Ok(RefStore { log, state, recovery: Arc::new(recovery) })
     }
 

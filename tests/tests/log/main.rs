@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+mod adversity;
 mod buffered;
 mod creation;
 mod damage;

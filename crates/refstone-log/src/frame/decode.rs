@@ -80,6 +80,14 @@ pub enum FrameError {
         /// The sequence found.
         found: Seq,
     },
+    /// The frame says that it is older than the frame before it.
+    #[error("the time is {found} µs, and the frame before has {not_before} µs")]
+    Time {
+        /// The time of the frame before, in microseconds since the Unix epoch.
+        not_before: i64,
+        /// The time found.
+        found: i64,
+    },
     /// The frame carries flags that this version does not know, so a newer one wrote it.
     #[error("the frame has flags {found:#04x}, which this version of refstone does not know")]
     Flags {
@@ -96,12 +104,21 @@ pub enum FrameError {
     },
 }
 
+impl FrameError {
+    /// Whether the frame is whole, and only this version does not know what it says.
+    pub(crate) fn is_of_a_newer_version(&self) -> bool {
+        matches!(self, FrameError::Flags { .. })
+    }
+}
+
 /// What a frame must continue to be valid at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) seq: Seq,
     /// `None` behind a recorded gap, where the frame before is lost.
     pub(crate) previous_crc: Option<u32>,
+    /// Time does not go back from frame to frame.
+    pub(crate) not_before: Timestamp,
 }
 
 /// One verified transaction: its checksum, its chain, its sequence and every bound are right.
@@ -199,6 +216,10 @@ impl Layout {
         }
         if frame.seq != expected.seq {
             return Err(FrameError::Sequence { expected: expected.seq, found: frame.seq });
+        }
+        if frame.at < expected.not_before {
+            let (not_before, found) = (expected.not_before.as_micros(), frame.at.as_micros());
+            return Err(FrameError::Time { not_before, found });
         }
         Ok(frame)
     }

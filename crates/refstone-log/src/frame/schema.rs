@@ -256,7 +256,9 @@ impl Pairs<'_> {
     }
 
     fn anchor(&self) -> Result<Anchor, SchemaError> {
-        let seq = self.parse("sealed_seq", "a sequence", |seq| seq.parse().ok().map(Seq::new))?;
+        let seq = self.parse("sealed_seq", "a sequence", |seq| {
+            seq.parse().ok().map(Seq::new).filter(|seq| *seq < Seq::MAX)
+        })?;
         self.parse("first_seq", "the sequence after sealed_seq", |first| {
             (first == seq.next().to_string()).then_some(())
         })?;

@@ -163,3 +163,31 @@ fn a_row_that_is_no_move_is_refused_with_its_place() {
         assert_eq!(seq, Seq::new(2));
     }
 }
+
+struct Drops;
+
+impl refstone_log::Sealer for Drops {
+    fn seal(
+        &mut self,
+        leaving: &mut refstone_log::Leaving<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        while leaving.next()?.is_some() {}
+        Ok(())
+    }
+}
+
+// Break: ignoring the anchor of the log. The refs would silently be those of a shorter history.
+#[test]
+fn a_store_whose_transactions_left_the_live_log_is_not_opened_without_them() {
+    let scratch = Scratch::new();
+    scratch.store.commit(&tx([Edit::create(head("a"), oid(1))])).unwrap();
+    scratch.store.log().rewrite(Seq::new(1), &mut Drops).unwrap().unwrap();
+    scratch.store.close().unwrap();
+    for error in [
+        RefStore::open(&scratch.dir()).map(|_| ()).unwrap_err(),
+        refstone::read_view(&scratch.dir()).map(|_| ()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), refstone::ErrorKind::Corrupt);
+        assert!(error.to_string().contains("up to 1"), "{error}");
+    }
+}
