@@ -133,7 +133,8 @@ class Pusher:
         response = self.connection.getresponse()
         report = response.read()
         acknowledged = report.startswith(_pkt(b"unpack ok\n"))
-        return acknowledged and all(_pkt(f"ok {ref}\n".encode()) in report for _, _, ref in commands)
+        moved = [_pkt(f"ok {ref}\n".encode()) in report for _, _, ref in commands]
+        return acknowledged and all(moved)
 
     def close(self):
         self.connection.close()

@@ -34,7 +34,8 @@ def seal(repository, *ranges, sealed=None, gaps="", live_from=None):
     for first, last in ranges:
         write_history(repository, table, first, last)
     metadata = dict(table.schema.metadata)
-    metadata[b"refstone.sealed_seq"] = str(max(sealed or 0, *(last for _, last in ranges), 0)).encode()
+    sealed = sealed or max(last for _, last in ranges)
+    metadata[b"refstone.sealed_seq"] = str(sealed).encode()
     metadata[b"refstone.gaps"] = gaps.encode()
     rest = table.slice((live_from or 1) - 1).replace_schema_metadata(metadata)
     with pa.ipc.new_stream(str(live_log(repository)), rest.schema) as stream:

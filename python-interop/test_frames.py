@@ -1,5 +1,5 @@
-"""Whatever a transaction holds, stock pyarrow finds it whole: `validate(full=True)` has no complaint,
-and every value is the one that was written."""
+"""Whatever a transaction holds, stock pyarrow finds it whole: `validate(full=True)` has no
+complaint, and every value is the one that was written."""
 
 import random
 
@@ -13,10 +13,10 @@ from readers import READERS, transactions
 WIDTHS = {"sha1": 20, "sha256": 32}
 
 # Nothing that git forbids in a name, and much that it does not.
-NAME_PARTS = [b"a", b"topic-1234", b"\xff", b"\xc3\xa4", b"\xc3", b"\xf0\x9f\xa6\x80", b"A.LOCK", b"x" * 200,
-              b"\xed\xa0\x80", b"'\"", b"xff", b"$(rm)", b"\xe2\x80\xae"]
-TEXT_PARTS = [b"alice", b" ", b"\\", b"\\xff", b"\xff", b"\n", b"\t", b"\x1b[2J", b"\xc3\xa4", b"\xc2", b"<a@b>",
-              b"\xf0\x9f\xa6\x80", b"long " * 100]
+NAME_PARTS = [b"a", b"topic-1234", b"\xff", b"\xc3\xa4", b"\xc3", b"\xf0\x9f\xa6\x80", b"A.LOCK",
+              b"x" * 200, b"\xed\xa0\x80", b"'\"", b"xff", b"$(rm)", b"\xe2\x80\xae"]
+TEXT_PARTS = [b"alice", b" ", b"\\", b"\\xff", b"\xff", b"\n", b"\t", b"\x1b[2J", b"\xc3\xa4",
+              b"\xc2", b"<a@b>", b"\xf0\x9f\xa6\x80", b"long " * 100]
 
 
 class Script:
@@ -67,8 +67,8 @@ class Script:
 
     def conflicts(self, name, touched):
         """Whether one of the names would be a directory of the other."""
-        others = [*self.state, *touched]
-        return any(a.startswith(b + b"/") for other in others for a, b in [(name, other), (other, name)])
+        return any(other.startswith(name + b"/") or name.startswith(other + b"/")
+                   for other in [*self.state, *touched])
 
     def text(self):
         return self.joined(TEXT_PARTS, 4)
@@ -113,7 +113,8 @@ def test_what_was_written_is_what_pyarrow_reads(scratch, seed, object_format):
         if not rows:
             continue
         why = [] if message is None else [b"-m", message]
-        refstone("update-ref", str(repository), "--stdin", "-z", b"--actor=" + actor, *why, input=commands)
+        who = [b"--actor=" + actor]
+        refstone("update-ref", str(repository), "--stdin", "-z", *who, *why, input=commands)
         written.append([expected_row(row) for row in rows])
     for reader in READERS:
         table = reader(live_log(repository))
@@ -128,7 +129,8 @@ def use(table):
     """Engines walk the buffers in other ways than `validate` does."""
     combined = table.combine_chunks()
     combined.validate(full=True)
-    assert combined.sort_by([("refname", "descending"), ("seq", "ascending")]).num_rows == table.num_rows
+    by_name = combined.sort_by([("refname", "descending"), ("seq", "ascending")])
+    assert by_name.num_rows == table.num_rows
     per_ref = table.group_by("refname").aggregate([("old_oid", "count"), ("seq", "max")])
     assert pc.sum(per_ref["old_oid_count"]).as_py() == table.num_rows - table["old_oid"].null_count
     joined = per_ref.join(table, ["refname", "seq_max"], ["refname", "seq"])
@@ -139,7 +141,8 @@ def use(table):
         assert part.to_pylist() == combined.slice(start, 5).to_pylist()
 
 
-@pytest.mark.parametrize("raw", [b"plain", b"\\", rb"\xff", b"\xff", b"a\\\xff\\\\", "ä🦀".encode(), b"\\x", b"\\\\xff"])
+@pytest.mark.parametrize("raw", [b"plain", b"\\", rb"\xff", b"\xff", b"a\\\xff\\\\", "ä🦀".encode(),
+                                 b"\\x", b"\\\\xff"])
 def test_escaping_is_reversible(scratch, raw):
     repository = scratch / "r.git"
     refstone("init", str(repository))

@@ -43,7 +43,8 @@ def pushes(server, work):
     pushes.push("carol", "--atomic", f"{three}:{main}", f"{three}:{topic}", f"{one}:{tag}",
                 moves=[(main, two, three), (topic, two, three), (tag, None, one)])
     pushes.push("alice", "--force", f"{one}:{topic}", moves=[(topic, three, one)])
-    pushes.push("bob", "--atomic", f":{topic}", f":{tag}", moves=[(topic, one, None), (tag, one, None)])
+    pushes.push("bob", "--atomic", f":{topic}", f":{tag}",
+                moves=[(topic, one, None), (tag, one, None)])
     pushes.push("dave", f"{four}:{main}", moves=[(main, three, four)])
     return pushes
 

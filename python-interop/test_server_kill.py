@@ -1,5 +1,5 @@
-"""A server that is killed between two instructions loses nothing that it acknowledged, and leaves no
-half of a transaction."""
+"""A server that is killed between two instructions loses nothing that it acknowledged, and leaves
+no half of a transaction."""
 
 import http.client
 import random
@@ -78,8 +78,9 @@ def state_of(table):
     return state
 
 
-# Break: answering before the sync is not seen here, since the kernel outlives the process; answering
-# before the write is, and so is a recovery that drops whole frames, or takes half of one.
+# Breaks: answering before the transaction is written and published; a transaction for each ref of a
+# push; a recovery that takes whole transactions for torn. (An answer before the sync is not seen
+# here: the kernel outlives the process. The log's own tests cut the power.)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_acknowledged_push_survives_and_no_half_one_does(scratch, work, seed):
     chance = random.Random(seed)
@@ -89,18 +90,20 @@ def test_every_acknowledged_push_survives_and_no_half_one_does(scratch, work, se
         server.stop()
     expected = {number: [] for number in range(CLIENTS)}
     for _ in range(4):
-        survive_one_kill(data, work, expected, chance.uniform(0.05, 0.6))
-    assert sum(map(len, expected.values())) > 4 * CLIENTS
+        survive_one_kill(data, work, expected, chance.randint(10, 80), chance.uniform(0, 0.01))
 
 
-def survive_one_kill(data, work, expected, seconds):
-    """Adds to `expected` what each client has pushed for certain, and what turned out to be there."""
+def survive_one_kill(data, work, expected, pushes, seconds):
+    """Adds to `expected` what each client was acknowledged, and what turned out to be there."""
     repository = data / "r.git"
     with Server(data) as server:
         state = state_of(refstone_audit.read(repository))
         clients = [Client(server, number, work.commits, state) for number in range(CLIENTS)]
         for client in clients:
             client.start()
+        while sum(len(client.acknowledged) for client in clients) < pushes:
+            assert any(client.is_alive() for client in clients)
+            time.sleep(0.001)
         time.sleep(seconds)
         server.kill()
         for client in clients:

@@ -135,7 +135,8 @@ pub(crate) fn note(text: &str) {
     tell("note", text);
 }
 
-/// An error and its causes in one line. Some errors say their cause themselves; it is not said twice.
+/// An error and its causes in one line. Some errors say their cause themselves; it is not said
+/// twice.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -21,15 +21,15 @@ use crate::text::{self, Hex};
 /// `ref: <target>` for a symbolic value. The moves of one transaction share a sequence. The history
 /// of a reference outlives it.
 ///
-/// What could drive a terminal is escaped as `\xNN`, and so are bytes that are not UTF-8; a backslash
-/// in an actor or a message is doubled.
+/// What could drive a terminal is escaped as `\xNN`, and so are bytes that are not UTF-8; a
+/// backslash in an actor or a message is doubled.
 ///
 /// With --json, the fields are named as the columns of the log and hold what those hold: `seq`,
 /// `at`, `actor`, `refname`, `old_oid`, `new_oid`, `symref`, `message`. Of text that is not UTF-8 a
 /// further field `<name>_hex` has all bytes.
 ///
-/// The lock is not taken, so this works beside a running server. If a crash left transactions behind
-/// the published end of the log and nobody holds the lock, they are recovered first.
+/// The lock is not taken, so this works beside a running server. If a crash left transactions
+/// behind the published end of the log and nobody holds the lock, they are recovered first.
 #[derive(Debug, Args)]
 #[command(after_long_help = CODES)]
 pub(crate) struct Log {

@@ -36,8 +36,8 @@ fn missing(path: &Path) -> Failure {
 /// Takes up what a crash left behind the published end of the log, if there is anything.
 ///
 /// Reading shows what is published. After a crash an acknowledged transaction may lie behind that
-/// end, and only recovery, which needs the lock, may judge it. If somebody holds the lock, what lies
-/// there is in flight and not acknowledged yet.
+/// end, and only recovery, which needs the lock, may judge it. If somebody holds the lock, what
+/// lies there is in flight and not acknowledged yet.
 pub(crate) fn settle(dir: &Path) -> Result<(), Failure> {
     if !has_unpublished_tail(dir)? {
         return Ok(());

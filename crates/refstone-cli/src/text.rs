@@ -64,8 +64,8 @@ impl Hex {
 /// text reorder what stands around them. Whoever names a branch could rewrite an audit trail on
 /// the screen of its reader.
 fn drives_a_terminal(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let reorders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || reorders || matches!(c, '\u{2028}'..='\u{202e}')
 }
 
 fn escape(raw: &[u8], backslash: Backslash, also: fn(char) -> bool) -> String {

@@ -13,9 +13,9 @@ use crate::repo;
 
 /// Check every byte of the log
 ///
-/// Checks the schema, every checksum, the chain of transactions, their sequences and their structure,
-/// and that each row is a move of a reference. Changes nothing and takes no lock: beside a running
-/// server, commits in flight are counted as unpublished or unfinished, and are no damage.
+/// Checks the schema, every checksum, the chain of transactions, their sequences and their
+/// structure, and that each row is a move of a reference. Changes nothing and takes no lock: beside
+/// a running server, commits in flight are counted as unpublished or unfinished, and are no damage.
 ///
 /// If something is damaged, says what and where, and ends with exit code 1.
 ///
@@ -142,8 +142,8 @@ fn counts(report: &VerifyReport) -> String {
 
 fn unpublished(report: &VerifyReport) -> String {
     format!(
-        "behind the published end: {} whole transactions and {} bytes of an unfinished one; they are \
-         in flight, or what a crash left for the next open to take up",
+        "behind the published end: {} whole transactions and {} bytes of an unfinished one; they \
+         are in flight, or what a crash left for the next open to take up",
         report.unpublished, report.unfinished_bytes
     )
 }

@@ -72,8 +72,8 @@ impl Side {
     }
 }
 
-const FULL_IDS: &str = "a value is a full object id in hex digits: the store knows no objects, so it \
-                        resolves neither abbreviations nor names";
+const FULL_IDS: &str = "a value is a full object id in hex digits: the store knows no objects, so \
+                        it resolves neither abbreviations nor names";
 
 impl Parser<'_> {
     fn option(self) -> Result<Command, GrammarError> {
@@ -388,7 +388,8 @@ mod tests {
     #[test]
     fn words_end_at_nul_under_z_and_may_hold_anything_else() {
         let input = "create refs/heads/x\0<A>\0update refs/heads/x\0<A>\0\0verify refs/heads/x\0\0\
-                     symref-update refs/heads/x\0HEAD\0\0\0symref-update refs/heads/x\0HEAD\0oid\0<A>\0\
+                     symref-update refs/heads/x\0HEAD\0\0\0\
+                     symref-update refs/heads/x\0HEAD\0oid\0<A>\0\
                      delete refs/heads/\"q\"\0<B>\0symref-verify refs/heads/x\0\0";
         let quoted = RefName::new("refs/heads/\"q\"").unwrap();
         let expected = [

@@ -1,5 +1,5 @@
-//! `refstone update-ref --stdin`: `script` cuts the input into commands, `phase` says which may come
-//! when, `grammar` what they mean, and this module runs them on the store.
+//! `refstone update-ref --stdin`: `script` cuts the input into commands, `phase` says which may
+//! come when, `grammar` what they mean, and this module runs them on the store.
 
 mod fields;
 mod grammar;
@@ -26,39 +26,43 @@ use crate::exit::{CODES, Failure, tell};
 use crate::output::Output;
 use crate::repo;
 
+/// The long help. It is no documentation comment, where `<ref>` would be a tag of HTML.
+const HELP: &str = "\
+Move references, in transactions, by commands on standard input
+
+The commands are those of `git update-ref --stdin`:
+
+  update SP <ref> SP <new-oid> [SP <old-oid>] LF
+  create SP <ref> SP <new-oid> LF
+  delete SP <ref> [SP <old-oid>] LF
+  verify SP <ref> [SP <old-oid>] LF
+  symref-update SP <ref> SP <new-target> [SP (ref SP <old-target> | oid SP <old-oid>)] LF
+  symref-create SP <ref> SP <new-target> LF
+  symref-delete SP <ref> [SP <old-target>] LF
+  symref-verify SP <ref> [SP <old-target>] LF
+  option SP no-deref LF
+  start LF, prepare LF, commit LF, abort LF
+
+An argument may be quoted as in C. A value is a full object id, or empty or zeros for none: the
+store knows no objects, so it checks none and resolves nothing.
+
+Without `start`, all is one transaction that is committed when the input ends. With it, nothing
+happens before `commit`, and several transactions may follow each other. Each of `start`,
+`prepare`, `commit` and `abort` is answered `<command>: ok`; `commit: ok` means that the
+transaction is on stable storage.
+
+The command holds the lock of the log from start to end, so nobody comes between `prepare` and
+`commit`. It cannot run beside a server of the same repository.
+
+With --json, one object for each committed transaction instead: `seq`, and `moved`, which is
+false if there was nothing to do; no sequence was spent then.
+
+A refusal is told in git's words and ends the command with exit code 1, an input that is none of
+the above with 2. What was committed before stays.";
+
 /// Move references, in transactions, by commands on standard input
-///
-/// The commands are those of `git update-ref --stdin`:
-///
-///   update SP <ref> SP <new-oid> [SP <old-oid>] LF
-///   create SP <ref> SP <new-oid> LF
-///   delete SP <ref> [SP <old-oid>] LF
-///   verify SP <ref> [SP <old-oid>] LF
-///   symref-update SP <ref> SP <new-target> [SP (ref SP <old-target> | oid SP <old-oid>)] LF
-///   symref-create SP <ref> SP <new-target> LF
-///   symref-delete SP <ref> [SP <old-target>] LF
-///   symref-verify SP <ref> [SP <old-target>] LF
-///   option SP no-deref LF
-///   start LF, prepare LF, commit LF, abort LF
-///
-/// An argument may be quoted as in C. A value is a full object id, or empty or zeros for none: the
-/// store knows no objects, so it checks none and resolves nothing.
-///
-/// Without `start`, all is one transaction that is committed when the input ends. With it, nothing
-/// happens before `commit`, and several transactions may follow each other. Each of `start`,
-/// `prepare`, `commit` and `abort` is answered `<command>: ok`; `commit: ok` means that the transaction
-/// is on stable storage.
-///
-/// The command holds the lock of the log from start to end, so nobody comes between `prepare` and
-/// `commit`. It cannot run beside a server of the same repository.
-///
-/// With --json, one object for each committed transaction instead: `seq`, and `moved`, which is false
-/// if there was nothing to do; no sequence was spent then.
-///
-/// A refusal is told in git's words and ends the command with exit code 1, an input that is none of
-/// the above with 2. What was committed before stays.
 #[derive(Debug, Args)]
-#[command(after_long_help = CODES, verbatim_doc_comment)]
+#[command(long_about = HELP, after_long_help = CODES)]
 pub(crate) struct UpdateRef {
     /// The repository
     repo: PathBuf,
