@@ -163,10 +163,11 @@ fn hint_of(kind: ErrorKind) -> Option<&'static str> {
             "a running `refstone serve` holds the lock: push through it to move references; \
              `refs`, `log` and `verify` read beside it",
         ),
-        ErrorKind::Corrupt => {
-            Some("`refstone verify` tells how far the log is sound; it changes nothing")
-        }
-        ErrorKind::NoSpace => Some("free some space and try again; nothing was changed"),
+        ErrorKind::Corrupt => Some(
+            "`refstone verify` tells how far the log is sound, if it tells of anything; \
+             docs/durability.md says what to do then",
+        ),
+        ErrorKind::NoSpace => Some("what was acknowledged before stands; this was not made"),
         ErrorKind::Permission => {
             Some("run the command as the user who owns the repository, on a writable file system")
         }

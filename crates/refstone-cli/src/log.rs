@@ -38,9 +38,9 @@ pub(crate) struct Log {
     /// Only the moves of this reference, by its full name
     #[arg(value_name = "REF")]
     reference: Option<OsString>,
-    /// Show the newest N moves; memory grows with N, not with the log
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 200, conflicts_with = "all")]
-    max_count: usize,
+    /// Show the newest N moves, 200 if it is not given; memory grows with N, not with the log
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "all")]
+    max_count: Option<usize>,
     /// Show all moves
     #[arg(long)]
     all: bool,
@@ -49,12 +49,16 @@ pub(crate) struct Log {
     json: bool,
 }
 
+/// How many moves are shown if nobody says.
+const DEFAULT_COUNT: usize = 200;
+
 impl Log {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
         let reference = self.reference.as_ref().map(full_name).transpose()?;
         repo::settle(&dir)?;
-        let mut newest = Newest::new(if self.all { usize::MAX } else { self.max_count });
+        let limit = self.max_count.unwrap_or(DEFAULT_COUNT);
+        let mut newest = Newest::new(if self.all { usize::MAX } else { limit });
         let mut damage = None;
         for moved in history(&dir, reference.as_ref())? {
             match moved {
@@ -76,7 +80,8 @@ impl Log {
             }
         }
         output.finish()?;
-        if newest.left_out > 0 {
+        // Whoever said how many need not be told that there are more.
+        if newest.left_out > 0 && self.max_count.is_none() {
             note(&format!("{} older moves are not shown; --all shows them", newest.left_out));
         }
         Ok(())

@@ -22,7 +22,8 @@ use crate::exit::{CODES, Failure};
 /// it is acknowledged, and that any Arrow reader opens.
 ///
 /// REPO is the path of a `<name>.git` that holds `refstone/`, or of that directory itself. `refs`,
-/// `log` and `verify` take no lock: they work beside a running `serve`, and show what is durable.
+/// `log` and `verify` work beside a running `serve`, and show what is durable. `verify` never changes
+/// anything; `refs` and `log` first finish what a crash left, if nobody holds the lock.
 /// With `--json` each line of standard output is one JSON object, and fields are only ever added.
 #[derive(Debug, Parser)]
 #[command(name = "refstone", version, after_help = CODES)]

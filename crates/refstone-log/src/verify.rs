@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::env::{Env, EnvFile};
-use crate::error::{DamageKind, OpenError};
+use crate::error::{DamageKind, ErrorKind, OpenError};
 use crate::files;
 use crate::recover::{explain_open, refuse_empty};
 use crate::seq::Seq;
@@ -59,10 +59,17 @@ pub fn verify(env: &dyn Env, dir: &Path) -> Result<VerifyReport, OpenError> {
 
 /// Checks the file once.
 fn check(env: &dyn Env, dir: &Path, path: &Path) -> Result<VerifyReport, OpenError> {
-    let file = env.open_read(path).map_err(|error| explain_open(env, dir, error))?;
-    refuse_empty(env, dir, &*file)?;
-    let file: Arc<dyn EnvFile> = Arc::from(file);
     let mut report = VerifyReport::default();
+    let file = env.open_read(path).map_err(|error| explain_open(env, dir, error));
+    let file = match file.and_then(|file| refuse_empty(env, dir, &*file).map(|()| file)) {
+        Ok(file) => Arc::<dyn EnvFile>::from(file),
+        // A log that was lost is damage too; where there never was one, there is none to check.
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            report.damage = Some(error);
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
     match Walk::start(file, path) {
         Ok(mut walk) => report.damage = report.check(&mut walk).err(),
         Err(error) => report.damage = Some(error),

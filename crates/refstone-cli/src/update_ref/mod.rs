@@ -10,8 +10,10 @@ mod words;
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -120,7 +122,21 @@ impl UpdateRef {
 /// Whom the environment says to be at work. It is a name, not a proof, as `--actor` is.
 fn login() -> OsString {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-    set("LOGNAME").or_else(|| set("USER")).unwrap_or_else(|| "unknown".into())
+    set("LOGNAME").or_else(|| set("USER")).unwrap_or_else(owner)
+}
+
+/// Who runs this process, where the environment does not say: the number of the user, if nothing
+/// names it.
+fn owner() -> OsString {
+    let Ok(process) = fs::metadata("/proc/self") else { return "unknown".into() };
+    let uid = process.uid().to_string();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("uid:{uid}")).into()
 }
 
 /// The commands of one input, run on a store.
