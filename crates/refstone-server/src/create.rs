@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use refstone::{ObjectFormat, RefName};
+use refstone::{ErrorKind, ObjectFormat, RefName};
 
-use crate::init::{InitError, InitOptions, init_repository};
+use crate::init::{InitError, InitOptions, init_in_parent};
 use crate::wire::commands::PushRequest;
 
 /// Whether a push to a name that does not exist creates the repository.
@@ -23,7 +23,7 @@ pub(crate) async fn create(path: PathBuf, request: &PushRequest) -> Result<(), I
     let options =
         InitOptions { object_format: ObjectFormat::Sha1, initial_branch: initial_branch(request) };
     let shown = path.clone();
-    let created = tokio::task::spawn_blocking(move || init_repository(&path, &options)).await;
+    let created = tokio::task::spawn_blocking(move || init_in_parent(&path, &options)).await;
     match created {
         Ok(Err(InitError::AlreadyExists { .. })) => Ok(()),
         Ok(other) => other,
@@ -33,6 +33,23 @@ pub(crate) async fn create(path: PathBuf, request: &PushRequest) -> Result<(), I
             source: io::Error::other(panic),
         }),
     }
+}
+
+/// Why a push could not create its repository, in words for the client: the reason without the
+/// server's paths, which are for the operator.
+pub(crate) fn told(error: &InitError) -> String {
+    let reason = match error {
+        InitError::Io { source, .. } => source.kind().to_string(),
+        InitError::Git { .. } => "git cannot make its part".to_owned(),
+        InitError::Log { source, .. } if source.kind() == ErrorKind::NoSpace => {
+            io::ErrorKind::StorageFull.to_string()
+        }
+        InitError::Log { .. } => "its reference log cannot be made".to_owned(),
+        InitError::AlreadyExists { .. } | InitError::Occupied { .. } | InitError::NoName { .. } => {
+            "its name is taken".to_owned()
+        }
+    };
+    format!("cannot create the repository: {reason}; the server's log has more")
 }
 
 /// Where `HEAD` shall point: to `main` or `master` if they are pushed, else to the first branch
@@ -66,6 +83,20 @@ mod tests {
         let request =
             PushRequest { commands: names.iter().map(command).collect(), ..PushRequest::default() };
         initial_branch(&request).to_string()
+    }
+
+    /// Red when a client is told where the server keeps its data, or not why there is no place.
+    #[test]
+    fn clients_are_told_the_reason_without_the_path() {
+        let source = io::Error::new(io::ErrorKind::StorageFull, "no room at /srv/x");
+        let full = told(&InitError::Io { path: "/srv".into(), operation: "sync", source });
+        assert_eq!(
+            full,
+            "cannot create the repository: no storage space; the server's log has more"
+        );
+        let said = "fatal: /srv/x".to_owned();
+        let git = told(&InitError::Git { path: "/srv".into(), said });
+        assert!(git.contains("git cannot make its part") && !git.contains("/srv"), "{git}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
+use crate::text;
+
 /// Which repository a child works on, and where it finds and puts objects.
 #[derive(Debug, Clone)]
 pub(crate) struct GitEnv {
@@ -154,8 +156,7 @@ impl Finished {
         if self.status.success() {
             return Ok(self.stdout);
         }
-        let said = String::from_utf8_lossy(&self.stderr);
-        let text = format!("git failed with {}: {}", self.status, said.trim());
+        let text = format!("git failed with {}: {}", self.status, text::complaint(&self.stderr));
         Err(io::Error::other(text))
     }
 }

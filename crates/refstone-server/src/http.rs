@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -18,9 +19,10 @@ use crate::body::{BodyError, RequestBody};
 use crate::create::{self, CreateOnPush};
 use crate::init::InitError;
 use crate::listing;
-use crate::receive::{Outcome, Push, Speaker};
+use crate::receive::{self, Outcome, Push, Speaker};
 use crate::repository::{Repositories, Repository, RepositoryError, RepositoryName};
 use crate::stream::{self, ChunkWriter, StreamError};
+use crate::text;
 use crate::upload::{self, Protocol, UploadError};
 use crate::wire::advertise::{self, ReceivePack};
 use crate::wire::commands::{CommandError, Limits, PushRequest, RequestReader};
@@ -77,6 +79,8 @@ pub(crate) enum Problem {
     NoSuchPage,
     #[error("there is no repository '{name}' on this server")]
     NoSuchRepository { name: String },
+    #[error("there is no repository '{name}' on this server: {}", RepositoryName::RULE)]
+    IllegalName { name: String },
     #[error("expected service=git-upload-pack or service=git-receive-pack")]
     UnknownService,
     #[error("this server speaks smart HTTP only: use git 1.6.6 or newer")]
@@ -102,7 +106,9 @@ pub(crate) enum Problem {
 impl Problem {
     fn status(&self) -> StatusCode {
         match self {
-            Self::NoSuchPage | Self::NoSuchRepository { .. } => StatusCode::NOT_FOUND,
+            Self::NoSuchPage | Self::NoSuchRepository { .. } | Self::IllegalName { .. } => {
+                StatusCode::NOT_FOUND
+            }
             Self::UnknownService | Self::DumbClient => StatusCode::FORBIDDEN,
             Self::ContentType { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NameRequired(_) => StatusCode::UNAUTHORIZED,
@@ -116,18 +122,13 @@ impl Problem {
         }
     }
 
-    /// The error and its causes on one line each: git prints them behind `remote: `.
-    fn text(&self) -> String {
-        let mut text = format!("{self}\n");
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            let line = error.to_string();
-            if !text.contains(&line) {
-                text.push_str(&format!("caused by: {line}\n"));
-            }
-            cause = error.source();
+    /// What the client is told. What is wrong with the server is for the operator, in full.
+    fn told(&self) -> String {
+        match self {
+            Self::Repository(error) => error.told(),
+            Self::Init(error) => create::told(error),
+            other => text::causes(other).join("\ncaused by: "),
         }
-        text
     }
 }
 
@@ -143,11 +144,11 @@ fn body_status(error: &BodyError) -> StatusCode {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
-        let text = self.text();
         if status.is_server_error() {
-            tracing::error!(%status, problem = %text.trim_end(), "request failed");
+            tracing::error!(%status, problem = %text::chain(&self), "request failed");
         }
-        let mut response = (status, text).into_response();
+        // git prints each line behind `remote: `.
+        let mut response = (status, format!("{}\n", self.told())).into_response();
         if status == StatusCode::UNAUTHORIZED {
             let challenge = HeaderValue::from_static("Basic realm=\"refstone\", charset=\"UTF-8\"");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
@@ -162,7 +163,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .route("/{repository}/info/refs", get(info_refs))
         .route("/{repository}/git-upload-pack", post(upload_pack))
         .route("/{repository}/git-receive-pack", post(receive_pack))
-        .fallback(async || Problem::NoSuchPage)
+        .fallback(async |uri: Uri| no_such_page(&uri))
         .layer(middleware::from_fn(log_request))
         .layer(middleware::map_response(forbid_caching))
         .with_state(service)
@@ -174,8 +175,35 @@ async fn log_request(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let status = response.status().as_u16();
     let elapsed_ms = start.elapsed().as_millis();
+    let uri = text::one_line(&uri.to_string());
     tracing::info!(%method, %uri, status, elapsed_ms, "request");
     response
+}
+
+/// Whoever asks for a repository further down than repositories are learns what names they have.
+fn no_such_page(uri: &Uri) -> Problem {
+    let path = uri.path();
+    let pages = ["/info/refs", "/git-upload-pack", "/git-receive-pack"];
+    let name = pages.iter().find_map(|page| path.strip_suffix(page));
+    let name = name.and_then(|path| path.strip_prefix('/')).filter(|name| name.contains('/'));
+    name.map_or(Problem::NoSuchPage, |name| illegal_name(name.as_bytes()))
+}
+
+fn illegal_name(name: &[u8]) -> Problem {
+    Problem::IllegalName { name: text::echo(name) }
+}
+
+/// The first part of the path.
+impl<S: Send + Sync> FromRequestParts<S> for RepositoryName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Self::parse(&name).ok_or_else(|| illegal_name(name.as_bytes())),
+            // It is no UTF-8, and shown as it came.
+            Err(_) => Err(illegal_name(parts.uri.path().as_bytes())),
+        }
+    }
 }
 
 /// References move: whatever was answered is outdated at once.
@@ -191,20 +219,15 @@ async fn forbid_caching(mut response: Response) -> Response {
     response
 }
 
-fn parse_name(text: String) -> Result<RepositoryName, Problem> {
-    RepositoryName::parse(&text).ok_or(Problem::NoSuchRepository { name: text })
-}
-
 fn answer(content_type: String, body: Body) -> Response {
     ([(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
 async fn info_refs(
     State(service): State<Arc<Service>>,
-    Path(name): Path<String>,
+    name: RepositoryName,
     request: Request,
 ) -> Result<Response, Problem> {
-    let name = parse_name(name)?;
     let kind = Kind::from_query(request.uri().query())?;
     let body = match kind {
         Kind::UploadPack => advertise_fetch(&service, &name, request.headers()).await?,
@@ -266,10 +289,9 @@ fn list_for_push(
 
 async fn upload_pack(
     State(service): State<Arc<Service>>,
-    Path(name): Path<String>,
+    name: RepositoryName,
     request: Request,
 ) -> Result<Response, Problem> {
-    let name = parse_name(name)?;
     let (headers, body) = open_request(Kind::UploadPack, request)?;
     let repository = service.existing(&name).await?;
     let body = match protocol(&headers) {
@@ -294,10 +316,9 @@ fn open_request(kind: Kind, request: Request) -> Result<(HeaderMap, RequestBody)
 
 async fn receive_pack(
     State(service): State<Arc<Service>>,
-    Path(name): Path<String>,
+    name: RepositoryName,
     request: Request,
 ) -> Result<Response, Problem> {
-    let name = parse_name(name)?;
     let (headers, mut body) = open_request(Kind::ReceivePack, request)?;
     let actor = service.user.actor(&headers)?;
     let existing = service.for_push(&name).await?;
@@ -308,12 +329,16 @@ async fn receive_pack(
         body.drain().await?;
         Body::empty()
     } else {
-        let repository = match existing {
-            Some(repository) => repository,
-            None => service.create(&name, &request).await?,
-        };
-        let push = Push { repository, request, actor, pack };
-        service.push(name, push, body).await?
+        match service.existing_or_new(existing, &name, &request).await {
+            Ok(repository) => {
+                let push = Push { repository, request, actor, pack };
+                service.push(name, push, body).await?
+            }
+            Err(problem) => {
+                let reason = problem.told();
+                receive::refuse(name.as_str(), &actor, &request, body, &reason).await
+            }
+        }
     };
     Ok(answer(Kind::ReceivePack.content_type("result"), body))
 }
@@ -355,14 +380,28 @@ impl Service {
         Ok(found)
     }
 
+    /// The repository of a push. Deletions create none.
+    async fn existing_or_new(
+        &self,
+        existing: Option<Arc<Repository>>,
+        name: &RepositoryName,
+        request: &PushRequest,
+    ) -> Result<Arc<Repository>, Problem> {
+        match existing {
+            Some(repository) => Ok(repository),
+            None if !request.expects_pack() => Err(no_such_repository(name)),
+            None => self.create(name, request).await.inspect_err(|problem| {
+                let (repository, problem) = (name.as_str(), text::chain(problem));
+                tracing::error!(%repository, %problem, "a push could not create its repository");
+            }),
+        }
+    }
+
     async fn create(
         &self,
         name: &RepositoryName,
         request: &PushRequest,
     ) -> Result<Arc<Repository>, Problem> {
-        if !request.expects_pack() {
-            return Err(no_such_repository(name));
-        }
         create::create(self.repositories.path(name), request).await?;
         self.existing(name).await
     }
@@ -383,7 +422,7 @@ impl Service {
                 service.repositories.close(&name, &repository).await;
             }
         });
-        heard.await.map_err(|_| Problem::Internal)??;
+        heard.await.map_err(|_| Problem::Internal)?;
         Ok(answer.into_body())
     }
 }

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::git::GitEnv;
 use crate::quarantine::sync_directory;
 use crate::repository::LOG_DIRECTORY;
+use crate::text;
 
 /// What makes a new repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub enum InitError {
     Git {
         /// Where it tried.
         path: PathBuf,
-        /// Its error output.
+        /// The errors it names, on one line.
         said: String,
     },
     /// The log could not be made.
@@ -86,7 +87,8 @@ pub enum InitError {
 }
 
 /// Creates a repository at `path`: a bare git repository for the objects, with a refstone log for
-/// the references in `refstone/`. It is on stable storage when this returns.
+/// the references in `refstone/`. It is on stable storage when this returns. Directories above it
+/// that are missing are made, and so durably.
 ///
 /// It is built in a hidden directory beside `path` and renamed into place, so `path` is either
 /// absent or complete, whenever the power fails; a leftover of the name `.<name>.init-<random>` may
@@ -119,6 +121,14 @@ pub enum InitError {
 pub fn init_repository(path: &Path, options: &InitOptions) -> Result<(), InitError> {
     let path = &std::path::absolute(path).map_err(io_error(path, "find its place"))?;
     check_vacant(path)?;
+    create_directories(parent(path)?)?;
+    init_in_parent(path, options)
+}
+
+/// The same in a directory that must be there, for an absolute `path`. A server whose data
+/// directory vanished must not make another one under a push.
+pub(crate) fn init_in_parent(path: &Path, options: &InitOptions) -> Result<(), InitError> {
+    check_vacant(path)?;
     let parent = parent(path)?;
     let aside = make_aside(path, parent)?;
     build_objects(aside.path(), options)?;
@@ -143,6 +153,20 @@ fn check_vacant(path: &Path) -> Result<(), InitError> {
     } else {
         Err(InitError::Occupied { path })
     }
+}
+
+/// Makes a directory and those above it that are missing. Each name is synced by whoever may have
+/// lost the race for it, too: the winner may not have come so far.
+fn create_directories(path: &Path) -> Result<(), InitError> {
+    let Some(above) = path.parent().filter(|_| !path.is_dir()) else {
+        return Ok(());
+    };
+    create_directories(above)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made.map_err(io_error(path, "create the directory"))?,
+    }
+    sync_directory(above).map_err(io_error(above, "sync"))
 }
 
 fn parent(path: &Path) -> Result<&Path, InitError> {
@@ -201,15 +225,19 @@ fi
 exit 0
 ";
 
+/// One block of a usual file system: less might fit where git's file did not.
+const PROBE_BYTES: usize = 4 << 10;
+
 fn run_git(mut command: Command, aside: &Path) -> Result<(), InitError> {
     let output = command.output().map_err(io_error(aside, "run git"))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(InitError::Git {
-        path: aside.to_owned(),
-        said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-    })
+    // On a full disk git may say no more than `failed to write new configuration file`. A write of
+    // our own tells whether it is that.
+    let probed = fs::write(aside.join("probe"), [0; PROBE_BYTES]);
+    probed.map_err(io_error(aside, "write in it"))?;
+    Err(InitError::Git { path: aside.to_owned(), said: text::complaint(&output.stderr) })
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), InitError> {
@@ -295,6 +323,24 @@ mod tests {
         }
         assert_eq!(names(data.path()), ["a.git"]);
         assert!(RefStore::open(&path.join(LOG_DIRECTORY)).is_ok());
+    }
+
+    /// Red when all that git says goes into one error, newlines and all; and when a place that
+    /// cannot be written to is blamed on git.
+    #[test]
+    fn what_git_says_is_one_line_unless_the_system_says_more() {
+        let place = tempfile::tempdir().unwrap();
+        let fail = || failing(place.path()).to_string();
+        let said = format!("git could not make a repository in {}:", place.path().display());
+        assert_eq!(fail(), format!("{said} error: b; fatal: c"));
+        fs::remove_dir_all(place.path()).unwrap();
+        assert_eq!(fail(), format!("{}: cannot write in it", place.path().display()));
+    }
+
+    fn failing(place: &Path) -> InitError {
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf 'hint: a\\nerror: b\\nfatal: c\\n\\n' >&2; exit 1"]);
+        run_git(command, place).unwrap_err()
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! Modules in reading order: [`wire`] is the protocol, as pure functions. `server` starts and
 //! stops, `http` routes. `receive` is a push, with `quarantine` below it; `upload` is a fetch, with
-//! `projection` below it. `repository` holds what is open; `init` and `create` make new ones.
+//! `projection` and `checked` below it. `repository` holds what is open; `init` and `create` make new ones.
 
 pub mod wire;
 
@@ -26,6 +26,7 @@ mod repository;
 mod server;
 mod settings;
 mod stream;
+mod text;
 mod upload;
 
 pub use auth::UserPolicy;

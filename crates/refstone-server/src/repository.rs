@@ -1,6 +1,7 @@
 //! The repositories a server has open.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +19,7 @@ use crate::peel::{PeelCache, Peeled};
 use crate::projection::{self, Projections};
 use crate::quarantine::{self, Keeps};
 use crate::settings::{Settings, SettingsCache};
+use crate::text;
 
 /// Where the log lies, below the repository.
 pub(crate) const LOG_DIRECTORY: &str = "refstone";
@@ -36,6 +38,10 @@ pub(crate) struct RepositoryName(String);
 
 impl RepositoryName {
     const BYTES_MAX: usize = 128;
+
+    /// What [`parse`](Self::parse) takes, in words for whoever chose another name.
+    pub(crate) const RULE: &str = "a name is ASCII letters, digits, '.', '_' and '-', starts with \
+         neither a dot nor a dash, ends in '.git', and has at most 128 bytes";
 
     /// The name, if it is one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -98,6 +104,21 @@ impl RepositoryError {
         self.is_locked() || matches!(self, Self::ShuttingDown)
     }
 
+    /// What clients are told. What exactly is wrong with a log, and what to do about it, is for
+    /// the operator: to a client the server's paths mean nothing, and its advice is no help.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Log { name, .. } if self.is_locked() => format!(
+                "the reference log of {name} cannot be opened now: another process holds it; \
+                 try again"
+            ),
+            Self::Log { name, .. } => format!(
+                "the reference log of {name} cannot be opened; the server's log has the reason"
+            ),
+            Self::Io { .. } | Self::ShuttingDown => self.to_string(),
+        }
+    }
+
     fn is_locked(&self) -> bool {
         matches!(self, Self::Log { source, .. } if source.kind() == ErrorKind::Locked)
     }
@@ -130,6 +151,11 @@ impl Repository {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The name clients know it by: that of its directory.
+    pub(crate) fn name(&self) -> &str {
+        self.path.file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 
     pub(crate) fn objects(&self) -> &Path {
@@ -306,6 +332,7 @@ async fn close(repository: Arc<Repository>) {
         Ok(Err(error)) => error.to_string(),
         Err(panic) => panic.to_string(),
     };
+    let problem = text::one_line(&problem);
     tracing::error!(path = %path.display(), %problem, "a log did not close cleanly");
 }
 
@@ -318,7 +345,10 @@ mod tests {
         for good in ["a.git", "A-1_b.c.git", "9.git", "a..b.git"] {
             assert!(RepositoryName::parse(good).is_some(), "{good}");
         }
-        let long = format!("{}.git", "a".repeat(125));
+        let longest = format!("{}.git", "a".repeat(124));
+        assert!(RepositoryName::parse(&longest).is_some());
+        assert!(RepositoryName::RULE.contains(&format!("most {} bytes", longest.len())));
+        let long = format!("a{longest}");
         for bad in [
             "a", ".git", "..git", ".a.git", "-a.git", "a/b.git", "../a.git", "a b.git", "é.git",
             "a.git/", "a\0.git", "a.GIT", "", &long,

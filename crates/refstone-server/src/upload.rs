@@ -18,6 +18,7 @@ use crate::peel::Peeled;
 use crate::projection::Projection;
 use crate::repository::Repository;
 use crate::stream::{self as chunks, ChunkWriter, StreamError};
+use crate::text;
 use crate::wire::advertise;
 use crate::wire::pkt::{self, PktError};
 use crate::wire::v2::{self, HeadReader, LsRefs, RefLine, RequestError, Verb};
@@ -255,7 +256,7 @@ async fn complaint(mut stderr: ChildStderr) -> String {
     let mut head = (&mut stderr).take(COMPLAINT_BYTES_MAX);
     drop(head.read_to_end(&mut kept).await);
     drop(tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await);
-    String::from_utf8_lossy(&kept).trim().to_owned()
+    text::one_line(&String::from_utf8_lossy(&kept))
 }
 
 impl Running {

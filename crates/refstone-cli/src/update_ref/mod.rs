@@ -46,7 +46,8 @@ The commands are those of `git update-ref --stdin`:
   start LF, prepare LF, commit LF, abort LF
 
 An argument may be quoted as in C. A value is a full object id, or empty or zeros for none: the
-store knows no objects, so it checks none and resolves nothing.
+store knows no objects, so it checks none and resolves nothing. (A ref whose object the repository
+does not have makes clones fail, loudly, until it is moved or deleted.)
 
 Without `start`, all is one transaction that is committed when the input ends. With it, nothing
 happens before `commit`, and several transactions may follow each other. Each of `start`,

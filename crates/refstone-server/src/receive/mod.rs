@@ -16,18 +16,24 @@ mod unpack;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
+use axum::body::Body;
 use bstr::BString;
 use bytes::Bytes;
+use refstone::Seq;
 use tokio::sync::oneshot;
 
-use crate::body::{BodyError, RequestBody};
+use crate::body::RequestBody;
 use crate::quarantine::Kept;
 use crate::repository::Repository;
+use crate::text;
 use crate::wire::commands::PushRequest;
+use crate::wire::report::RefReport;
 
 use objects::Objects;
 use rules::Judge;
+use ruling::Tally;
 use unpack::{Unpacked, Unpacking};
 
 pub(crate) use apply::Outcome;
@@ -46,29 +52,22 @@ pub(crate) struct Push {
 impl Push {
     /// Runs the push and answers through `speaker`.
     ///
-    /// `read` is told when the request has been read, or why it could not be: until then the answer
-    /// may still be an HTTP status; after that it is a report. No answer starts before, because a
-    /// client need not read while it writes.
+    /// `read` is told when the request has been read, as far as it can be. No answer starts before,
+    /// because a client need not read while it writes.
     pub(crate) async fn run(
         self,
         mut body: RequestBody,
         speaker: Speaker,
-        read: oneshot::Sender<Result<(), BodyError>>,
+        read: oneshot::Sender<()>,
     ) -> Outcome {
+        let start = Instant::now();
         let unpacking = Unpacking::feed(&self, &mut body, &speaker).await;
-        let (unpacking, heard) = match unpacking {
-            Ok(unpacking) => (Some(unpacking), Ok(())),
-            Err(error) => (None, Err(error)),
-        };
         // The client may be gone by now; a push that was read goes on without it.
-        drop(read.send(heard));
-        match unpacking {
-            Some(unpacking) => self.answer(unpacking, &speaker).await,
-            None => Outcome::Decided,
-        }
+        let _ = read.send(());
+        self.answer(unpacking, &speaker, start).await
     }
 
-    async fn answer(&self, unpacking: Unpacking, speaker: &Speaker) -> Outcome {
+    async fn answer(&self, unpacking: Unpacking, speaker: &Speaker, start: Instant) -> Outcome {
         let unpacked = unpacking.finish().await;
         let view = self.repository.store().view();
         let mut judge = Judge::new(&self.request, view, speaker);
@@ -77,14 +76,17 @@ impl Push {
             Err(_) => Ok(judge.refuse_open("unpacker error")),
         };
         let outcome = outcome.unwrap_or_else(|error| {
-            tracing::error!(%error, path = %self.repository.path().display(), "a push failed");
+            let (repository, problem) = (self.repository.name(), text::chain(&error));
+            tracing::error!(%repository, %problem, "a push failed");
             speaker.error(format_args!("the server failed: {error}"));
             judge.refuse_open("internal server error")
         });
-        judge.log(self);
         // The quarantine goes first: whoever reads the report finds no trace of it.
         let unpacked = unpacked.map(drop);
         let unpacked = unpacked.as_ref().map(|&()| ()).map_err(String::as_str);
+        let repository = self.repository.name();
+        judge.log(repository);
+        log(repository, &self.actor, judge.tally(), unpacked.err(), start);
         speaker.report(unpacked, judge.reports());
         outcome
     }
@@ -124,4 +126,37 @@ impl Push {
         let migrated = tokio::task::spawn_blocking(migrate).await;
         migrated.map_err(io::Error::other)?.map(Some)
     }
+}
+
+/// Refuses a push for which there is no repository and there will be none. Its commands have been
+/// read, so the client waits for a report: of a bare HTTP status it would tell nothing but the
+/// number, and then that everything is up to date.
+pub(crate) async fn refuse(
+    repository: &str,
+    actor: &BString,
+    request: &PushRequest,
+    mut body: RequestBody,
+    reason: &str,
+) -> Body {
+    let start = Instant::now();
+    // As in `Push::run`, the request is read to its end. If it breaks, there is nobody to tell.
+    drop(body.drain().await);
+    let (speaker, answer) = Speaker::new(request.capabilities);
+    speaker.error(format_args!("{reason}"));
+    // Without a pack, unpacking did not fail.
+    let unpacked = if request.expects_pack() { Err(reason) } else { Ok(()) };
+    let refs = request.commands.iter().map(|command| &command.name);
+    speaker.report(unpacked, refs.map(|name| RefReport { name, refusal: Some(reason) }));
+    let tally = Tally { refused: request.commands.len(), ..Tally::default() };
+    log(repository, actor, tally, Some(reason), start);
+    answer.into_body()
+}
+
+/// The one line of a push in the server's log, however many refs it moves.
+fn log(repository: &str, actor: &BString, tally: Tally, problem: Option<&str>, start: Instant) {
+    let Tally { moved, refused, seq } = tally;
+    let (seq, actor) = (seq.map(Seq::get), text::one_line(&actor.to_string()));
+    let problem = problem.map(text::one_line);
+    let elapsed_ms = start.elapsed().as_millis();
+    tracing::info!(%repository, %actor, moved, refused, seq, problem, elapsed_ms, "push");
 }

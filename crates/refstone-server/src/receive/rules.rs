@@ -10,13 +10,14 @@ use refstone::{NameError, ObjectId, Reason, RefName, Refusal, Target, View};
 
 use crate::listing::Head;
 use crate::settings::{DeleteCurrent, Settings};
+use crate::text;
 use crate::wire::commands::{Command, PushRequest};
 use crate::wire::report::RefReport;
 
+use super::Speaker;
 use super::apply::Outcome;
 use super::objects::{Kind, Objects, Tips};
-use super::ruling::Ruling;
-use super::{Push, Speaker};
+use super::ruling::{Ruling, Tally};
 
 /// The rulings on a push.
 #[derive(Debug)]
@@ -47,13 +48,18 @@ impl<'a> Judge<'a> {
         self.rulings.iter().map(Ruling::report)
     }
 
-    pub(super) fn log(&self, push: &Push) {
-        let repository = push.repository.path().display();
+    /// The refs one by one, for whoever wants to know so much.
+    pub(super) fn log(&self, repository: &str) {
         for ruling in &self.rulings {
             let Command { old, new, name } = ruling.command;
-            let (actor, verdict) = (&push.actor, ruling.verdict());
-            tracing::info!(%repository, %actor, %name, %old, %new, %verdict, "push");
+            let verdict = ruling.verdict();
+            let name = || text::one_line(&name.to_string());
+            tracing::debug!(%repository, name = name(), %old, %new, %verdict, "push of a ref");
         }
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.rulings.iter().fold(Tally::default(), |tally, ruling| tally.with(ruling))
     }
 
     /// If one command failed, all do.

@@ -29,6 +29,29 @@ enum State {
     Refused(&'static str),
 }
 
+/// What became of the commands of a push.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) moved: usize,
+    pub(super) refused: usize,
+    /// The transaction that moved the refs: there is one, or none.
+    pub(super) seq: Option<Seq>,
+}
+
+impl Tally {
+    pub(super) fn with(mut self, ruling: &Ruling<'_>) -> Self {
+        match ruling.state {
+            State::Settled => {}
+            State::Open | State::Refused(_) => self.refused += 1,
+            State::Moved(seq) => {
+                self.moved += 1;
+                self.seq = Some(seq);
+            }
+        }
+        self
+    }
+}
+
 impl<'a> Ruling<'a> {
     pub(super) fn open(command: &'a Command) -> Self {
         Self { command, name: None, target: None, state: State::Open }

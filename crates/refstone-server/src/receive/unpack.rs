@@ -53,12 +53,22 @@ pub(super) struct Unpacked {
 }
 
 impl Unpacking {
-    /// Reads the request to its end.
-    ///
-    /// # Errors
-    ///
-    /// Only what is wrong with the request itself. All else that can fail is part of the report.
-    pub(super) async fn feed(
+    /// Reads the request to its end. All that can fail is part of the report: once its commands
+    /// are read, a client understands nothing else.
+    pub(super) async fn feed(push: &Push, body: &mut RequestBody, speaker: &Speaker) -> Self {
+        match Self::read(push, body, speaker).await {
+            Ok(unpacking) => unpacking,
+            Err(error) => {
+                // Of a body that cannot be inflated the rest still comes; otherwise nothing does.
+                if matches!(error, BodyError::Gzip(_)) {
+                    drop(body.drain().await);
+                }
+                Self::Failed(error.to_string())
+            }
+        }
+    }
+
+    async fn read(
         push: &Push,
         body: &mut RequestBody,
         speaker: &Speaker,

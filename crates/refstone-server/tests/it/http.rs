@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use refstone_server::UserPolicy;
 use refstone_server::wire::commands::Limits;
 
-use crate::support::{Client, TestServer, git_in, names_in, post_request, wait_until};
+use crate::support::{Client, TestServer, git_in, names_in, pack, post_request, wait_until};
 
 fn seeded() -> TestServer {
     let server = TestServer::start();
@@ -76,7 +76,11 @@ fn pages_that_do_not_exist_say_so() {
         ("/", 404, "nothing here"),
         ("/r.git", 404, "nothing here"),
         ("/r.git/objects/info/packs", 404, "nothing here"),
-        ("/nope.git/info/refs?service=git-upload-pack", 404, "no repository 'nope.git'"),
+        (
+            "/nope.git/info/refs?service=git-upload-pack",
+            404,
+            "no repository 'nope.git' on this server\n",
+        ),
         ("/..%2fr.git/info/refs?service=git-upload-pack", 404, "no repository"),
         ("/.git/info/refs?service=git-receive-pack", 404, "no repository"),
         ("/-x.git/info/refs?service=git-receive-pack", 404, "no repository"),
@@ -89,6 +93,45 @@ fn pages_that_do_not_exist_say_so() {
     let wrong = post_request("r", "git-upload-pack", "", b"0000");
     let wrong = String::from_utf8(wrong).unwrap().replace("x-git-upload", "x-git-down");
     server.raw(wrong.as_bytes()).expect(415, "expected a POST with Content-Type");
+}
+
+/// Red when an illegal name is called absent without the rule, or when bytes of the path drive the
+/// reader's terminal. Names that are legal and absent are another message.
+#[test]
+fn a_name_that_cannot_be_is_told_the_rule() {
+    let server = TestServer::start();
+    let rule = "a name is ASCII letters, digits, '.', '_' and '-', starts with neither a dot nor \
+                a dash, ends in '.git', and has at most 128 bytes";
+    let long = "a".repeat(300);
+    let cut = format!("{}...", "a".repeat(200));
+    for (path, shown) in [
+        ("nogit", "nogit"),
+        ("x/y.git", "x/y.git"),
+        (".hidden.git", ".hidden.git"),
+        ("-x.git", "-x.git"),
+        ("%C3%BCn%C3%AF.git", r"\xc3\xbcn\xc3\xaf.git"),
+        ("a%1b%5b31m%00b%0a.git", r"a\x1b[31m\x00b\n.git"),
+        ("%ff.git", "%ff.git"),
+        (&long, &cut),
+    ] {
+        for page in ["info/refs?service=git-upload-pack", "info/refs?service=git-receive-pack"] {
+            let reply = server.get(&format!("/{path}/{page}"));
+            reply.expect(404, rule);
+            assert!(reply.text().contains(shown), "{} in {}", shown, reply.text());
+            let plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n');
+            assert!(reply.body.iter().all(plain), "{}", reply.text());
+            assert_eq!(reply.text().lines().count(), 1);
+        }
+        let page = "git-receive-pack";
+        let request = String::from_utf8(post_request("r", page, "", b"0000")).unwrap();
+        let request = request.replace("/r.git/", &format!("/{path}/"));
+        server.raw(request.as_bytes()).expect(404, rule);
+    }
+    let client = Client::new();
+    client.commit("a");
+    let url = server.url("r").replace("/r.git", "/nogit");
+    let complaint = client.git_fails(["push", &url, "main"]);
+    assert!(complaint.contains("remote: there is no repository 'nogit'"), "{complaint}");
 }
 
 #[test]
@@ -152,17 +195,48 @@ fn a_compressed_push_with_a_damaged_end_is_refused() {
     let command = format!("{zero} {one} refs/heads/x\0report-status");
     let mut body = format!("{:04x}{command}0000", command.len() + 4).into_bytes();
     body.extend_from_slice(&crate::support::empty_pack());
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(&body).unwrap();
-    let mut compressed = encoder.finish().unwrap();
     let encoding = "Content-Encoding: gzip\r\n";
-    let whole = server.post("r", "git-receive-pack", encoding, &compressed);
-    whole.expect(200, "ng refs/heads/x missing necessary objects");
+    let push = |body: &[u8]| server.post("r", "git-receive-pack", encoding, body);
+    push(&gzip(&body)).expect(200, "ng refs/heads/x missing necessary objects");
+    push(&damaged(gzip(&body))).expect(400, "no valid gzip");
+    assert_sound(&server);
+}
+
+/// Red when an error behind the commands is a bare HTTP status, which tells a git client nothing.
+#[test]
+fn damage_behind_the_commands_of_a_push_is_reported() {
+    let server = seeded();
+    let client = Client::new();
+    // Noise, so that the commands arrive in one piece and the damage in another.
+    let next = |last: &u32| Some(last.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    let noise = std::iter::successors(Some(1), next).take(1 << 16);
+    let noise: Vec<u8> = noise.flat_map(u32::to_le_bytes).collect();
+    std::fs::write(client.directory.path().join("noise"), noise).unwrap();
+    client.git(["add", "noise"]);
+    let tip = client.commit("a");
+    let command = format!("{} {tip} refs/heads/x\0report-status", "0".repeat(40));
+    let mut body = format!("{:04x}{command}0000", command.len() + 4).into_bytes();
+    body.extend(pack(&client, &client.git(["rev-list", "--objects", "HEAD"])));
+    let encoding = "Content-Encoding: gzip\r\n";
+    let push = |body: &[u8]| server.post("r", "git-receive-pack", encoding, body);
+    let reply = push(&damaged(gzip(&body)));
+    reply.expect(200, "unpack the request body is no valid gzip");
+    reply.expect(200, "ng refs/heads/x unpacker error");
+    assert_sound(&server);
+    push(&gzip(&body)).expect(200, "ok refs/heads/x");
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(body).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// With a checksum that is wrong.
+fn damaged(mut compressed: Vec<u8>) -> Vec<u8> {
     let last = compressed.len() - 5;
     compressed[last] ^= 1;
-    let damaged = server.post("r", "git-receive-pack", encoding, &compressed);
-    damaged.expect(400, "no valid gzip");
-    assert_sound(&server);
+    compressed
 }
 
 #[test]

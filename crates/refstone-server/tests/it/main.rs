@@ -7,6 +7,7 @@
 
 mod fetch;
 mod http;
+mod logs;
 mod push;
 mod refusals;
 mod repositories;

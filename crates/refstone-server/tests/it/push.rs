@@ -7,6 +7,7 @@ use std::process::Command;
 
 use refstone_server::UserPolicy;
 
+use crate::logs::logged;
 use crate::support::{Client, TestServer, empty_pack, git_in, names_in, post_request, wait_until};
 
 #[test]
@@ -218,6 +219,33 @@ fn the_actor_is_the_user_name() {
     let actors: Vec<_> = history.map(|moved| moved.unwrap().actor.to_string()).collect();
     assert_eq!(actors, ["alice"]);
     Client::clone(&anonymous, []).fsck();
+}
+
+/// Red when each ref has its INFO line, or when a name with a newline in it makes one up.
+#[test]
+fn a_push_is_one_line_of_the_log_and_its_refs_are_details() {
+    let server = TestServer::start();
+    let client = Client::new();
+    let tip = client.commit("a");
+    let refs: Vec<_> = (0..50).map(|index| format!("main:refs/heads/b{index}")).collect();
+    let alice = "http.extraHeader=Authorization: Basic YWxpY2U6";
+    let push = ["-c", alice, "push", &server.url("one-line")].map(str::to_owned);
+    client.git(push.into_iter().chain(refs));
+    let lines = logged(&["INFO", "message=push", "repository=one-line.git"]);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in ["actor=alice", "moved=50", "refused=0", "seq=1", "elapsed_ms="] {
+        assert!(lines[0].contains(part), "{part} in {lines:?}");
+    }
+    assert_eq!(logged(&["DEBUG", "repository=one-line.git", "verdict=moved in 1"]).len(), 50);
+
+    let zero = "0".repeat(40);
+    let forged = format!("{zero} {tip} refs/heads/x\nINFO forged");
+    let good = format!("{zero} {tip} refs/heads/good");
+    let commands = [forged.as_bytes(), good.as_bytes()];
+    server.push_raw("one-line", &commands, &empty_pack()).expect(200, "ok refs/heads/good");
+    let lines = logged(&["repository=one-line.git"]);
+    assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:?}");
+    assert_eq!(logged(&["INFO", "one-line.git", "moved=1 refused=1 seq=2"]).len(), 1, "{lines:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Client, TestServer, empty_pack};
+use crate::support::{Client, TestServer, empty_pack, pack};
 
 const ZERO: &str = "0000000000000000000000000000000000000000";
 const UNKNOWN: &str = "1111111111111111111111111111111111111111";
@@ -134,23 +134,6 @@ fn an_incomplete_commit_does_not_stop_complete_ones() {
     assert_eq!(server.oid("r", "refs/heads/bad"), "");
     assert_eq!(server.oid("r", "refs/heads/main"), good);
     server.assert_tidy("r");
-}
-
-fn pack(client: &Client, objects: &str) -> Vec<u8> {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-    let mut child = Command::new("git")
-        .args(["pack-objects", "--stdout", "-q"])
-        .current_dir(client.directory.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let objects: String = objects.lines().map(|line| format!("{line}\n")).collect();
-    child.stdin.take().unwrap().write_all(objects.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    output.stdout
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::fs;
 
 use refstone_server::CreateOnPush;
 
-use crate::support::{Client, TestServer, git_in, store};
+use crate::logs::logged;
+use crate::support::{Client, TestServer, empty_pack, git_in, names_in, post_request, store};
 
 #[test]
 fn a_server_that_may_not_create_says_what_is_missing() {
@@ -30,6 +31,133 @@ fn a_log_that_another_process_holds_is_unavailable_for_now() {
     drop(holder);
     let reply = server.get("/r.git/info/refs?service=git-upload-pack");
     reply.expect(200, "capabilities^{}");
+}
+
+/// Red when a client is told to run `refstone init`, or where the server keeps its data; and when
+/// the operator is not.
+#[test]
+fn a_log_that_is_gone_is_explained_to_the_operator_only() {
+    let server = TestServer::start();
+    let client = Client::new();
+    client.commit("a");
+    client.git(["push", &server.url("gone"), "main"]);
+    let server = server.restart_after(|data| {
+        fs::remove_file(data.join("gone.git/refstone/refs.arrow")).unwrap();
+    });
+    let told = "the reference log of gone.git cannot be opened; the server's log has the reason\n";
+    for page in ["info/refs?service=git-upload-pack", "info/refs?service=git-receive-pack"] {
+        let reply = server.get(&format!("/gone.git/{page}"));
+        assert_eq!((reply.status, reply.text().as_str()), (500, told));
+    }
+    let path = server.path("gone").display().to_string();
+    let lines = logged(&["ERROR", "the reference log of gone.git cannot be opened", &path]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains('\n')), "{lines:?}");
+}
+
+/// Red when a push that fails after its commands were read is answered with a bare HTTP status: git
+/// then says `RPC failed` and `Everything up-to-date`.
+#[test]
+fn a_push_that_cannot_create_its_repository_gets_a_report() {
+    let server = TestServer::start();
+    // Absent for whoever follows it, and in the way of a rename.
+    std::os::unix::fs::symlink("nowhere", server.path("taken")).unwrap();
+    let client = Client::new();
+    let tip = client.commit("a");
+    let reason = "cannot create the repository: its name is taken; the server's log has more";
+    let complaint = client.git_fails(["push", &server.url("taken"), "main"]);
+    for part in [
+        format!("remote: error: {reason}"),
+        format!("error: remote unpack failed: {reason}"),
+        format!("main -> main ({reason})"),
+    ] {
+        assert!(complaint.contains(&part), "{part} in {complaint}");
+    }
+    assert!(!complaint.contains("Everything up-to-date"), "{complaint}");
+    assert_eq!(names_in(server.data.path()), ["taken.git"]);
+
+    let zero = "0".repeat(40);
+    let commands = ["a", "b"].map(|branch| format!("{zero} {tip} refs/heads/{branch}"));
+    let mut body = Vec::new();
+    for (command, capabilities) in commands.iter().zip(["\0report-status", ""]) {
+        let line = [command.as_bytes(), capabilities.as_bytes()];
+        refstone_server::wire::pkt::encode(&mut body, &line).unwrap();
+    }
+    body.extend_from_slice(b"0000");
+    body.extend_from_slice(&empty_pack());
+    let reply = server.post("taken", "git-receive-pack", "", &body);
+    reply.expect(200, &format!("unpack {reason}\n"));
+    for branch in ["a", "b"] {
+        reply.expect(200, &format!("ng refs/heads/{branch} {reason}\n"));
+    }
+    assert!(reply.body.ends_with(b"\n0000"), "{}", reply.text());
+
+    let path = server.path("taken").display().to_string();
+    let lines = logged(&["ERROR", "repository=taken.git", &path]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(logged(&["INFO", "repository=taken.git", "refused=2"]).len(), 1);
+}
+
+/// Red when the failure of the operating system is not told, and when a push makes a data
+/// directory: what was unmounted or moved away would be served empty.
+#[test]
+fn a_data_directory_that_vanished_is_not_made_again() {
+    let server = TestServer::start();
+    let client = Client::new();
+    let tip = client.commit("a");
+    fs::remove_dir(server.data.path()).unwrap();
+    let command = format!("{} {tip} refs/heads/main", "0".repeat(40));
+    let reply = server.push_raw("r", &[command.as_bytes()], &empty_pack());
+    reply.expect(200, "ng refs/heads/main cannot create the repository: entity not found");
+    let complaint = client.git_fails(["push", &server.url("r"), "main"]);
+    assert!(complaint.contains("entity not found"), "{complaint}");
+    assert!(!server.data.path().exists());
+}
+
+/// A large push is not answered before it is read. Red when the connection is closed under it.
+#[test]
+fn a_large_push_that_cannot_create_its_repository_reads_the_report() {
+    let server = TestServer::start();
+    std::os::unix::fs::symlink("nowhere", server.path("taken")).unwrap();
+    let tip = "1".repeat(40);
+    let command = format!("{} {tip} refs/heads/main\0report-status", "0".repeat(40));
+    let mut body = format!("{:04x}{command}0000", command.len() + 4).into_bytes();
+    body.resize(8 << 20, b'x');
+    let reply = server.raw(&post_request("taken", "git-receive-pack", "", &body));
+    reply.expect(200, "ng refs/heads/main cannot create the repository");
+}
+
+/// Red when the answer is a bare 404.
+#[test]
+fn a_deletion_in_an_absent_repository_gets_a_report() {
+    let server = TestServer::start();
+    let command = format!("{} {} refs/heads/x", "1".repeat(40), "0".repeat(40));
+    let reply = server.push_raw("absent", &[command.as_bytes()], b"");
+    let reason = "there is no repository 'absent.git' on this server";
+    reply.expect(200, "unpack ok\n");
+    reply.expect(200, &format!("ng refs/heads/x {reason}\n"));
+    reply.expect(200, &format!("error: {reason}\n"));
+    assert!(!server.path("absent").exists());
+}
+
+/// As `git init` does. Red when the parents are not made.
+#[test]
+fn init_makes_the_directories_above() {
+    let data = tempfile::tempdir().unwrap();
+    let options = refstone_server::InitOptions::default();
+    let paths = ["x/y/a.git", "x/y/b.git", "x/z/c.git"].map(|path| data.path().join(path));
+    std::thread::scope(|scope| {
+        let create = |path| refstone_server::init_repository(path, &options).unwrap();
+        paths.iter().for_each(|path| drop(scope.spawn(move || create(path))));
+    });
+    for path in &paths {
+        store(path).close().unwrap();
+    }
+    fs::write(data.path().join("file"), "").unwrap();
+    let below = data.path().join("file/x/d.git");
+    let error = refstone_server::init_repository(&below, &options).unwrap_err();
+    let place = data.path().join("file");
+    assert!(error.to_string().contains(&place.display().to_string()), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,7 @@ impl TestServer {
             ..ServerOptions::default()
         };
         adjust(&mut options);
+        crate::logs::keep();
         let (stop, stopped) = oneshot::channel::<()>();
         let (started, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -386,4 +387,20 @@ pub(crate) fn empty_pack() -> Vec<u8> {
     let sum = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
     let sum = (0..20).map(|i| u8::from_str_radix(&sum[2 * i..2 * i + 2], 16).unwrap());
     b"PACK\0\0\0\x02\0\0\0\0".iter().copied().chain(sum).collect()
+}
+
+/// A pack with these objects, one on each line.
+pub(crate) fn pack(client: &Client, objects: &str) -> Vec<u8> {
+    let mut child = Command::new("git")
+        .args(["pack-objects", "--stdout", "-q"])
+        .current_dir(client.directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let objects: String = objects.lines().map(|line| format!("{line}\n")).collect();
+    child.stdin.take().unwrap().write_all(objects.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    output.stdout
 }
