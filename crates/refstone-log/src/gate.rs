@@ -104,6 +104,8 @@ struct State {
     /// One entry per ended generation. Writes into reserved space fail so rarely that the list
     /// stays short.
     rollbacks: Vec<Rollback>,
+    /// The last rollback, until a barrier has told of it.
+    withdrawn: Option<Arc<str>>,
 }
 
 /// Lets one leader's sync cover everybody waiting.
@@ -269,6 +271,20 @@ impl SyncGate {
         }
     }
 
+    /// What a barrier has to tell beside its own ticket: that something of unknown outcome is before
+    /// it, or that something was withdrawn since the last barrier, which its waiter may have
+    /// dropped.
+    pub(crate) fn untold(&self) -> Result<(), CommitError> {
+        let withdrawn = self.state.lock().withdrawn.take();
+        match (self.poison.get(), withdrawn) {
+            (Some(poison), _) if poison.attempted > self.acknowledged_seq() => {
+                Err(CommitError::Unknown { cause: poison.cause.clone() })
+            }
+            (_, Some(cause)) => Err(CommitError::NotCommitted { cause }),
+            _ => Ok(()),
+        }
+    }
+
     /// As [`barrier`](SyncGate::barrier), for a task: answers, or has it woken when there is an
     /// answer. `id` names the task from poll to poll.
     ///
@@ -369,7 +385,10 @@ impl SyncGate {
         let mut state = self.state.lock();
         match outcome {
             Outcome::Acknowledged(seq) => self.note_acknowledged(seq),
-            Outcome::RolledBack { to, cause } => state.rollbacks.push(Rollback { to, cause }),
+            Outcome::RolledBack { to, cause } => {
+                state.withdrawn = Some(cause.clone());
+                state.rollbacks.push(Rollback { to, cause });
+            }
             Outcome::Poisoned { acknowledged, attempted, cause } => {
                 self.note_acknowledged(acknowledged);
                 let _first_cause_stays = self.poison.set(Poison { attempted, cause });

@@ -205,10 +205,12 @@ impl Log {
     /// Waits until all that was staged before the call is durable, and says how far that is.
     ///
     /// # Errors
-    /// If some of it failed, or its outcome is unknown.
+    /// If something since the last barrier failed, or its outcome is unknown: also what nobody
+    /// waited for. A failed write is told once.
     pub fn barrier(&self) -> Result<Seq, CommitError> {
         let ticket = self.inner.ticket(&self.inner.writer.lock());
         self.inner.gate.barrier(ticket, &*self.inner)?;
+        self.inner.gate.untold()?;
         Ok(ticket.seq)
     }
 

@@ -5,7 +5,7 @@
 //! with the same bytes before the sync, and published only after it. Each step may be cut short
 //! and repeated: until the last one, the file says the same to a next recovery.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,13 +120,49 @@ fn witness(env: &dyn Env, dir: &Path) -> Option<String> {
     Some(witness.to_string_lossy().into_owned())
 }
 
+/// How far back frames are written again for the sake of their length words.
+const DOUBT_MAX: u64 = 2 * GROUP_MAX as u64;
+
+/// Frames of which the disk may lack something, as the walk comes to them.
+///
+/// All unproven ones are. And of the proven ones, the last group: its length word was stored after
+/// its own sync, so it waits for the next one, and if that failed the word is in the cache alone.
+/// The frames of the last group are among those that are newer than what the newest of them knew
+/// to be durable.
+#[derive(Debug, Default)]
+struct Doubtful {
+    /// Behind the frame before the first unproven one.
+    unproven: Option<Tail>,
+    /// Behind the frames before those that may belong to the last group.
+    last_group: VecDeque<Tail>,
+}
+
+impl Doubtful {
+    fn see(&mut self, before: Tail, frame: &Frame<'_>, proven: bool) {
+        if !proven {
+            self.unproven.get_or_insert(before);
+            return;
+        }
+        self.last_group.push_back(before);
+        let (durable, offset) = (frame.durable_seq(), before.offset);
+        let settled = |tail: &Tail| tail.seq < durable || tail.offset + DOUBT_MAX < offset;
+        while self.last_group.front().is_some_and(settled) {
+            self.last_group.pop_front();
+        }
+    }
+
+    fn start(&self) -> Option<Tail> {
+        self.last_group.front().copied().or(self.unproven)
+    }
+}
+
 /// What a walk over the whole file found.
 struct Scan<'p> {
     file: Arc<dyn EnvFile>,
     path: &'p Path,
     walk: Walk,
-    /// Where the accepted but unproven frames start.
-    unproven_from: Option<u64>,
+    /// Behind which frame on all must be written again: the cache alone may have it.
+    doubtful: Doubtful,
     /// The slots whose length word is zero though their frame is accepted.
     unpublished: Vec<u64>,
     problem: FrameError,
@@ -140,16 +176,15 @@ impl<'p> Scan<'p> {
         replay: &mut dyn FnMut(&Frame<'_>),
     ) -> Result<Scan<'p>, OpenError> {
         let mut walk = Walk::start(file.clone(), path)?;
-        let (mut unproven_from, mut unpublished) = (None, Vec::new());
+        let (mut doubtful, mut unpublished) = (Doubtful::default(), Vec::new());
         let mut report = Recovery { last_seq: walk.tail.seq, ..Recovery::default() };
         let problem = loop {
+            let before = walk.tail;
             match walk.step()? {
                 Step::End { problem } => break problem,
                 Step::Frame { proven, word_is_zero, offset } => {
-                    if !proven {
-                        unproven_from.get_or_insert(offset);
-                        report.proved += 1;
-                    }
+                    doubtful.see(before, &walk.frame(), proven);
+                    report.proved += u64::from(!proven);
                     unpublished.extend(word_is_zero.then_some(offset));
                     report.transactions += 1;
                     report.last_seq = walk.tail.seq;
@@ -157,7 +192,7 @@ impl<'p> Scan<'p> {
                 }
             }
         };
-        Ok(Scan { file, path, walk, unproven_from, unpublished, problem, report })
+        Ok(Scan { file, path, walk, doubtful, unpublished, problem, report })
     }
 
     /// The end of the torn bytes; `None` if the tail is clean.
@@ -205,13 +240,30 @@ impl<'p> Scan<'p> {
         let after = slot + PREFIX_LEN as u64;
         write(self.file.write_all_at(&EOS, slot))?;
         write(self.file.write_zeros_at(after..self.cleared_end(after)?))?;
-        if let Some(start) = self.unproven_from {
-            let frames = start + PREFIX_LEN as u64..slot + PREFIX_LEN as u64;
-            let start = frames.start;
-            write(copy(&*self.file, frames, &*self.file, start))?;
-        }
+        self.write_again()?;
         self.file.sync_data().map_err(OpenError::io(self.path, "sync"))?;
         self.publish()
+    }
+
+    /// Writes the doubtful frames again, as they are.
+    ///
+    /// They are verified a second time, and the bytes that were verified are written: between two
+    /// readings the kernel may drop the pages that a failed sync left in its cache alone.
+    fn write_again(&mut self) -> Result<(), OpenError> {
+        let Some(start) = self.doubtful.start() else { return Ok(()) };
+        let end = self.walk.tail;
+        self.walk.go_back(start);
+        while self.walk.tail.seq < end.seq {
+            let offset = self.walk.tail.offset;
+            match self.walk.step()? {
+                Step::Frame { .. } => self
+                    .file
+                    .write_all_at(self.walk.frame().as_bytes(), offset)
+                    .map_err(OpenError::io(self.path, "write"))?,
+                Step::End { problem } => return Err(self.walk.damage(problem.into())),
+            }
+        }
+        Ok(())
     }
 
     /// Where the bytes that are cleared end: behind all that is not zero, and behind all that one

@@ -211,6 +211,14 @@ impl Walk {
         })
     }
 
+    /// Goes back behind an earlier frame. What follows is no longer taken for proven: it is to be
+    /// judged anew.
+    pub(crate) fn go_back(&mut self, tail: Tail) {
+        self.forget();
+        self.tail = tail;
+        self.proven = false;
+    }
+
     /// Forgets what was read, so that the next step sees the file as it is then.
     pub(crate) fn forget(&mut self) {
         self.window = Window::default();

@@ -5,7 +5,6 @@
 //! recoveries are crashed in turn, at each of their operations.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -17,79 +16,13 @@ use super::keep::Policy;
 use super::kernel::Moment;
 use super::model::{Expect, Found, Verdict};
 use super::observe::{self, Opened, Refusal};
+use super::report::{Effort, Report, Violation};
 use super::rng::Rng;
 use super::sabotage::Sabotage;
 use super::session::Session;
 use super::torn::TornBytes;
+use super::watchdog::Watchdog;
 use super::workload::{self, Step};
-
-/// How hard the lab looks.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Steps of a workload, apart from its end.
-    pub steps: usize,
-    /// How many of a thousand moments are judged.
-    pub moments: usize,
-    /// Disks drawn at random for each moment, besides the fixed ones.
-    pub draws: usize,
-    /// How many of a thousand recoveries are crashed at every operation.
-    pub nested: usize,
-    /// How many of a thousand disks `verify` looks at.
-    pub verified: usize,
-    /// How many of a thousand recovered logs are used further, or damaged.
-    pub used: usize,
-}
-
-impl Effort {
-    /// For every change: seconds in a debug build.
-    pub const QUICK: Effort =
-        Effort { steps: 14, moments: 1000, draws: 2, nested: 60, verified: 200, used: 30 };
-    /// For workloads that are many and alike.
-    pub const SPARSE: Effort =
-        Effort { steps: 0, moments: 60, draws: 2, nested: 0, verified: 0, used: 0 };
-    /// For a full run.
-    pub const FULL: Effort =
-        Effort { steps: 30, moments: 1000, draws: 5, nested: 60, verified: 500, used: 60 };
-}
-
-/// What the lab has done so far.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Workloads run.
-    pub workloads: u64,
-    /// Moments at which a machine was crashed.
-    pub moments: u64,
-    /// Crash states: machines on which a log was recovered. Disks that are the same within one
-    /// workload count once.
-    pub states: u64,
-    /// Crash states in which a recovery had been crashed before.
-    pub nested: u64,
-    /// Disks with a flipped bit.
-    pub damaged: u64,
-    /// What went wrong.
-    pub violations: Vec<Violation>,
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { workloads, moments, states, nested, damaged, violations } = self;
-        let violations = violations.len();
-        write!(
-            f,
-            "{workloads} workloads crashed at {moments} moments, {states} crash states ({nested} \
-             after a crashed recovery), {damaged} damaged disks, {violations} violations"
-        )
-    }
-}
-
-/// A promise that was broken.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    /// The seed of the workload.
-    pub seed: u64,
-    /// When, and what.
-    pub what: String,
-}
 
 /// What one disk turned out to hold.
 #[derive(Debug)]
@@ -164,6 +97,7 @@ impl Lab {
     pub fn run_steps(&mut self, seed: u64, steps: &[Step]) {
         self.report.workloads += 1;
         self.run = Run::new(Rng::new(!seed));
+        let _watchdog = Watchdog::start(seed);
         let verdict = catch_unwind(AssertUnwindSafe(|| self.crash(seed, steps)));
         let verdict = verdict.unwrap_or_else(|panic| Err(format!("panic: {}", text(&*panic))));
         if let Err(what) = verdict {
@@ -368,13 +302,23 @@ impl Lab {
         let next = fs.kill();
         for moment in fs.take_moments() {
             let expect = if moment.note == RECOVERED { &exact } else { expect };
-            for policy in [Policy::Nothing, Policy::Everything, Policy::Random { per_mille: 500 }] {
-                self.power_cut(&moment.disk, policy, expect, 1)
-                    .map_err(|what| format!("recovered to operation {}, {what}", moment.index))?;
-            }
+            self.judge_recovering(&moment, expect)
+                .map_err(|what| format!("recovered to operation {}, {what}", moment.index))?;
         }
         drop(opened.log);
         self.use_further(&next, &exact)
+    }
+
+    /// A recovery from the cache, at one moment: nobody sees what the disk does not hold.
+    fn judge_recovering(&mut self, moment: &Moment, expect: &Expect) -> Verdict {
+        let floor = self.power_cut(&moment.disk, Policy::Nothing, expect, 1)?;
+        let (seen, _) = observe::published(&SimFs::boot(moment.disk.clone()))?;
+        durable_only(&seen, &floor.recovered)?;
+        for policy in [Policy::Everything, Policy::Random { per_mille: 500 }] {
+            let outcome = self.power_cut(&moment.disk, policy, expect, 1)?;
+            durable_only(&outcome.seen, &floor.recovered)?;
+        }
+        Ok(())
     }
 
     /// A recovered log is as good as any: what it acknowledges survives.

@@ -169,6 +169,40 @@ fn recover(fs: &SimFs) -> Result<Found, String> {
     }
 }
 
+/// Commits one transaction on a disk, or, without power in time, two; returns the live file.
+fn branch(disk: &Disk, expect: &Expect, clock: i64, appends: usize, policy: Policy) -> Vec<u8> {
+    let fs = SimFs::boot(disk.clone());
+    fs.set_clock(clock);
+    let mut session = Session::resume(&fs, Sabotage::None, Rng::new(1), expect.clone());
+    for _ in 0..appends {
+        session.step(APPEND).unwrap();
+    }
+    session.step(WAIT_ALL).unwrap();
+    let disk = session.fs().disk().survivor(policy, &mut Rng::new(0));
+    disk.read(&observe::live_path()).unwrap().to_vec()
+}
+
+// Break: accepting a frame that does not continue the one before it. Two failed syncs in a row
+// (of a group, and of the recovery that clears it) leave its frames on the disk, where the cache
+// has zeros. The next transaction takes the place of the first; the second, valid by itself and
+// with just the sequence that comes next, stands behind it.
+#[test]
+fn a_frame_of_a_lost_group_does_not_join_another() {
+    const FRAME: usize = 672;
+    let base = session(&[APPEND, WAIT_ALL, Step::Reopen(Exit::Close)]);
+    let (disk, expect) = (base.fs().disk(), base.expect());
+    let end = observe::published(base.fs()).unwrap().1;
+    let lost = branch(&disk, expect, 3_000_000, 2, Policy::Everything);
+    let mut bytes = branch(&disk, expect, 2_000_000, 1, Policy::Nothing);
+    let stale = end + FRAME + 8..end + 2 * FRAME;
+    bytes[stale.clone()].copy_from_slice(&lost[stale]);
+    let mut image = disk.survivor(Policy::Nothing, &mut Rng::new(0));
+    image.damage(&observe::live_path(), |live| *live = bytes).unwrap();
+    let opened = observe::open(Sabotage::None.env(&SimFs::boot(image)), Mode::Durable).unwrap();
+    assert_eq!(opened.found.newest(), 2);
+    assert!(opened.recovery.torn.is_some(), "the scene's own precondition");
+}
+
 /// A disk with a torn group behind two durable transactions.
 fn torn() -> Disk {
     let steps = [APPEND, APPEND, WAIT_ALL, APPEND, Step::Append { rows: 9, message: 900 }];
