@@ -1,6 +1,6 @@
 //! Faulty storage and generators for the tests that cross crates.
 //!
-//! [`env`] is the operating system with a fixed clock and faults on demand, [`logs`] makes logs
+//! [`mod@env`] is the operating system with a fixed clock and faults on demand, [`logs`] makes logs
 //! and rows, [`generate`] makes rows of every shape,
 //! [`process`] runs the built command, servers and git.
 

@@ -14,7 +14,7 @@
 //!   next sync succeeds, and the disk has them only if they are written again.
 //!
 //! [`Lab`] runs [workloads](workload) drawn from seeds in a [`Session`], crashes them at every
-//! operation, and compares what readers see and what recovery finds with the [model](model).
+//! operation, and compares what readers see and what recovery finds with the [model].
 //! [`Sabotage`] proves that it would notice.
 
 mod content;

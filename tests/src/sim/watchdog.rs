@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Longer than any workload takes, also in a debug build on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// While it lives a workload is under way. A log that waits for ever touches no file, so nothing
 /// but time tells; and a thread cannot be ended from outside, so the whole process ends.

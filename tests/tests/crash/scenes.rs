@@ -99,6 +99,24 @@ fn a_closed_log_is_published_to_its_end_also_after_an_old_failed_sync() {
     ]);
 }
 
+// Break: as above, where a recovery had stored several length words, and the next sync failed.
+#[test]
+fn a_closed_log_is_published_to_its_end_also_after_a_recovery_and_a_failed_sync() {
+    const FAILED_SYNC: Step = fail(Op::Sync, 0, Fault::Error(Io::Other));
+    let mut session = session(&[APPEND, WAIT_ALL, APPEND, FAILED_SYNC, WAIT_ALL]);
+    // The second group survives the power cut, the length word of the first does not.
+    let second = session.fs().disk().uncertain_ticks().pop().unwrap();
+    session.step(Step::Reopen(Exit::PowerCut(Policy::From(second - 1)))).unwrap();
+    assert_eq!(session.expect().must, 2, "the scene's own precondition");
+    for step in [APPEND, FAILED_SYNC, WAIT_ALL, Step::Reopen(Exit::Kill), APPEND] {
+        session.step(step).unwrap();
+    }
+    session.step(Step::Reopen(Exit::Close)).unwrap();
+    let floor = session.fs().disk().survivor(Policy::Nothing, &mut Rng::new(0));
+    let (seen, _) = observe::published(&SimFs::boot(floor)).unwrap();
+    session.expect().check_seen(&seen).unwrap();
+}
+
 // Break: a barrier that knows only what is staged now.
 #[test]
 fn a_barrier_behind_an_unknown_outcome_is_no_success() {
