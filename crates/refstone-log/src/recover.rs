@@ -275,13 +275,18 @@ impl<'p> Scan<'p> {
     }
 
     fn publish(&self) -> Result<(), OpenError> {
+        if self.unpublished.is_empty() {
+            return Ok(());
+        }
         let word = self.walk.layout.word();
         for slot in &self.unpublished {
             let offset = slot + (PREFIX_LEN - WORD_LEN) as u64;
             let written = self.file.write_all_at(&word, offset);
             written.map_err(OpenError::io(self.path, "write"))?;
         }
-        Ok(())
+        // A commit's word waits for the next sync, and recovery writes the last group again for it.
+        // These may be the words of more groups than one.
+        self.file.sync_data().map_err(OpenError::io(self.path, "sync"))
     }
 }
 

@@ -148,7 +148,8 @@ fn recovery_writes_again_syncs_and_only_then_publishes() {
     let sync = trace.iter().position(|op| *op == Op::Sync).unwrap();
     assert!(trace[..sync].iter().all(|op| *op == Op::Write) && sync >= 2);
     assert_eq!(trace[sync + 1], Op::Write, "the length word");
-    assert!(trace[sync + 2..].iter().all(|op| *op == Op::SyncDir));
+    assert_eq!(trace[sync + 2], Op::Sync);
+    assert!(trace[sync + 3..].iter().all(|op| *op == Op::SyncDir));
     drop(log);
 
     cut.scratch.set_bytes(&cut.bytes);
