@@ -108,7 +108,10 @@ pub enum OpenError {
         problem: SchemaError,
     },
     /// The log is one of another object format.
-    #[error("{path}: this log has {found} objects, expected {expected}")]
+    #[error(
+        "{path}: this log names {found} objects, and the repository has {expected} ones; the log \
+         belongs to another repository. Nothing was changed"
+    )]
     ObjectFormat {
         /// The file.
         path: PathBuf,
@@ -200,7 +203,8 @@ impl OpenError {
             OpenError::MissingLive { .. }
             | OpenError::Schema { .. }
             | OpenError::Corrupt { .. } => ErrorKind::Corrupt,
-            OpenError::ObjectFormat { .. } | OpenError::Invalid(_) => ErrorKind::Invalid,
+            OpenError::ObjectFormat { .. } => ErrorKind::Corrupt,
+            OpenError::Invalid(_) => ErrorKind::Invalid,
             OpenError::Io { source, .. } => ErrorKind::of_io(source),
         }
     }

@@ -252,6 +252,18 @@ impl Log {
         self.inner.identity.object_format
     }
 
+    /// Refuses a log whose object ids are those of another hash than the repository's.
+    ///
+    /// # Errors
+    /// [`OpenError::ObjectFormat`], which names both.
+    pub fn expect_object_format(&self, expected: ObjectFormat) -> Result<(), OpenError> {
+        let found = self.object_format();
+        if found == expected {
+            return Ok(());
+        }
+        Err(OpenError::ObjectFormat { path: crate::files::live(&self.inner.dir), expected, found })
+    }
+
     /// The initial symbolic target of `HEAD`, as raw bytes.
     #[must_use]
     pub fn head(&self) -> &[u8] {

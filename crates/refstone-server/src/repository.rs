@@ -132,6 +132,10 @@ impl Repository {
             let name = name();
             RepositoryError::Log { name, source }
         })?;
+        expect_objects_of(path, &store).map_err(|source| {
+            let name = name();
+            RepositoryError::Log { name, source }
+        })?;
         let objects = path.join("objects");
         sweep(path, &objects).map_err(|source| {
             let name = name();
@@ -199,6 +203,17 @@ impl Repository {
 fn gather_oids(view: &View, prefixes: &[Vec<u8>]) -> Vec<ObjectId> {
     let listed = prefixes.iter().flat_map(|p| listing::below_refs(view, p));
     listed.filter(Listed::may_peel).map(|listed| listed.oid).collect()
+}
+
+/// A log of another hash beside the objects would be of another repository.
+fn expect_objects_of(path: &Path, store: &RefStore) -> Result<(), OpenError> {
+    let mut ask = GitEnv::repository(path).command(["rev-parse", "--show-object-format"]);
+    // Where git does not answer, its later answers say why; there is nothing to compare with.
+    let said = ask.as_std_mut().output().map(|output| output.stdout).unwrap_or_default();
+    match String::from_utf8_lossy(&said).trim().parse() {
+        Ok(format) => Ok(store.log().expect_object_format(format)?),
+        Err(_) => Ok(()),
+    }
 }
 
 fn sweep(path: &Path, objects: &Path) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Damage to what was durable is refused, named, and nothing is changed.
 
-use refstone_log::{ErrorKind, OsEnv, verify};
+use refstone_log::{ErrorKind, ObjectFormat, OsEnv, verify};
 use refstone_tests::logs::{Row, ScratchLog, push};
 
 /// A cleanly closed log of three transactions, and where its frames start.
@@ -84,6 +84,17 @@ fn a_frame_of_another_log_is_refused() {
     let (mut bytes, foreign) = (scratch.bytes(), other.bytes());
     bytes[starts[0]..starts[1]].copy_from_slice(&foreign[starts[0]..starts[1]]);
     assert_refused(&scratch, &bytes, "foreign frame");
+}
+
+#[test]
+fn a_log_of_another_hash_is_named_as_such() {
+    let scratch = ScratchLog::with_format(ObjectFormat::Sha256);
+    let log = scratch.log();
+    log.expect_object_format(ObjectFormat::Sha256).unwrap();
+    let text = log.expect_object_format(ObjectFormat::Sha1).unwrap_err().to_string();
+    for part in ["refs.arrow", "sha256", "sha1"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[test]

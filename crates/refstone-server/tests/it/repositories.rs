@@ -257,3 +257,20 @@ fn one_damaged_ref_does_not_stop_pushes_to_others() {
     client.git(["push", &server.url("r"), ":refs/heads/damaged"]);
     Client::clone(&server.url("r"), []).fsck();
 }
+
+/// Red when the log is taken as it is: the first push would mix ids of two hashes.
+#[test]
+fn a_log_of_another_hash_than_the_objects_is_refused() {
+    let server = TestServer::start();
+    server.init("r", refstone::ObjectFormat::Sha1);
+    server.init("other", refstone::ObjectFormat::Sha256);
+    let log = |name| server.path(name).join("refstone");
+    fs::remove_dir_all(log("r")).unwrap();
+    fs::rename(log("other"), log("r")).unwrap();
+    let before = fs::read(log("r").join("refs.arrow")).unwrap();
+    let reply = server.get("/r.git/info/refs?service=git-upload-pack");
+    reply.expect(500, "the reference log of r.git cannot be opened");
+    let lines = logged(&["ERROR", "names sha256 objects", "has sha1 ones"]);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(fs::read(log("r").join("refs.arrow")).unwrap(), before);
+}
