@@ -8,7 +8,7 @@
 //! duplicate shares the kernel's error cursor: were there a second syncer, it could swallow the
 //! error that the first one had to see. After one failed sync the gate is poisoned for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ struct State {
     /// Threads that want the leadership without a round; they go before the next leader.
     holders: usize,
     /// In the order in which they came.
-    waiters: Vec<Waiter>,
+    waiters: VecDeque<Waiter>,
     /// By number, so in the order in which they came.
     tasks: BTreeMap<u64, Task>,
     /// The number of the last task.
@@ -249,7 +249,7 @@ impl SyncGate {
 
     /// Returns once the ticket's sequence is acknowledged, leading rounds as long as nobody else does.
     pub(crate) fn barrier(&self, ticket: Ticket, round: &dyn Round) -> Result<(), CommitError> {
-        let mut parker = None;
+        let mut parker: Option<Arc<Parker>> = None;
         loop {
             if self.is_acknowledged(ticket) {
                 return Ok(());
@@ -264,8 +264,12 @@ impl SyncGate {
                 self.lead(round);
                 continue;
             }
+            if let Some(parker) = &parker {
+                // A late wake-up may have come for nothing: then the thread is still in the queue.
+                state.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.parker, parker));
+            }
             let parker = parker.get_or_insert_with(Parker::of_this_thread);
-            state.enqueue(ticket, parker);
+            state.waiters.push_back(Waiter { ticket, parker: parker.clone() });
             drop(state);
             parker.park();
         }
@@ -417,7 +421,7 @@ impl SyncGate {
             tasks.into_iter().partition::<BTreeMap<_, _>, _>(|(_, t)| decided(t.ticket));
         state.waiters = waiters;
         state.tasks = tasks;
-        (released, polled.into_values().collect())
+        (released.into(), polled.into_values().collect())
     }
 
     /// Ends a leadership: a holder goes first, else the first waiter, who is returned to be woken.
@@ -427,7 +431,7 @@ impl SyncGate {
             self.idle.notify_one();
             return None;
         }
-        (!state.waiters.is_empty()).then(|| state.waiters.remove(0))
+        state.waiters.pop_front()
     }
 
     /// Ends a generation. Called under the writer mutex, before a sequence is given out again.
@@ -437,12 +441,6 @@ impl SyncGate {
 }
 
 impl State {
-    fn enqueue(&mut self, ticket: Ticket, parker: &Arc<Parker>) {
-        // A late wake-up may have come for nothing: then the thread is still in the queue.
-        self.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.parker, parker));
-        self.waiters.push(Waiter { ticket, parker: parker.clone() });
-    }
-
     /// Notes a task, or its newest waker; returns the waker that this replaces.
     fn register(&mut self, ticket: Ticket, id: &mut Option<u64>, waker: Waker) -> Option<Waker> {
         if let Some(task) = id.and_then(|id| self.tasks.get_mut(&id)) {
