@@ -66,7 +66,8 @@ fn a_flipped_bit_in_the_schema_is_refused() {
     }
 }
 
-// Break: checking frames one by one without their chain.
+// Break: checking frames one by one, neither their sequence nor their chain. (The chain alone is
+// held by the crash scene of a lost group's frame.)
 #[test]
 fn two_frames_that_changed_places_are_refused() {
     let (scratch, starts) = closed();
