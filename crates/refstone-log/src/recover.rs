@@ -251,15 +251,20 @@ impl<'p> Scan<'p> {
     /// readings the kernel may drop the pages that a failed sync left in its cache alone.
     fn write_again(&mut self) -> Result<(), OpenError> {
         let Some(start) = self.doubtful.start() else { return Ok(()) };
-        let end = self.walk.tail;
+        let (end, word) = (self.walk.tail, self.walk.layout.word());
         self.walk.go_back(start);
         while self.walk.tail.seq < end.seq {
             let offset = self.walk.tail.offset;
             match self.walk.step()? {
-                Step::Frame { .. } => self
-                    .file
-                    .write_all_at(self.walk.frame().as_bytes(), offset)
-                    .map_err(OpenError::io(self.path, "write"))?,
+                Step::Frame { .. } => {
+                    let mut bytes = self.walk.frame().as_bytes().to_vec();
+                    // The word of a proven frame may be among what the kernel has dropped.
+                    if !self.unpublished.contains(&offset) {
+                        bytes[PREFIX_LEN - WORD_LEN..PREFIX_LEN].copy_from_slice(&word);
+                    }
+                    let written = self.file.write_all_at(&bytes, offset);
+                    written.map_err(OpenError::io(self.path, "write"))?;
+                }
                 Step::End { problem } => return Err(self.walk.damage(problem.into())),
             }
         }

@@ -94,6 +94,7 @@ fn a_failed_publish_acknowledges_the_group_and_then_stops_the_log() {
     assert_eq!(wait_for(&log, 2).unwrap(), 2);
     assert!(log.append(&[Row::numbered(3).as_row()]).is_err());
     assert_eq!(scratch.published(), [1], "nobody outside sees it yet");
+    assert_eq!(log.sync().unwrap().get(), 2, "all is durable");
     drop(log);
     let (_log, recovery) = scratch.open().unwrap();
     assert_eq!((recovery.transactions, recovery.proved), (2, 1));
