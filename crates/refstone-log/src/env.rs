@@ -124,7 +124,10 @@ pub trait EnvLock: fmt::Debug + Send + Sync {}
 
 impl dyn EnvFile + '_ {
     /// Writes all bytes, going on after short and interrupted writes.
-    pub(crate) fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// As the operating system says; some of the bytes may have been written then.
+    pub fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.write_at(bytes, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -140,7 +143,10 @@ impl dyn EnvFile + '_ {
     }
 
     /// Reads until the buffer is full or the file ends; returns the bytes read.
-    pub(crate) fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.read_at(&mut buffer[filled..], offset + filled as u64) {
@@ -154,7 +160,10 @@ impl dyn EnvFile + '_ {
     }
 
     /// Writes zeros over a range.
-    pub(crate) fn write_zeros_at(&self, range: std::ops::Range<u64>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// As the operating system says; some of the zeros may have been written then.
+    pub fn write_zeros_at(&self, range: std::ops::Range<u64>) -> io::Result<()> {
         const CHUNK: usize = 64 << 10;
         let zeros = [0; CHUNK];
         let mut offset = range.start;

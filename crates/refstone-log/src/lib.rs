@@ -33,6 +33,7 @@ pub use create::RefLogOptions;
 pub use env::{Env, EnvFile, EnvLock};
 pub use error::{AppendError, CommitError, Damage, DamageKind, ErrorKind, OpenError, RewriteError};
 pub use frame::schema::SchemaError;
+pub use frame::text;
 pub use frame::{Frame, FrameError};
 pub use gate::{Hold, SyncGate};
 pub use gather::Gathering;

@@ -8,7 +8,7 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod layout;
 pub(crate) mod schema;
-pub(crate) mod text;
+pub mod text;
 
 pub use decode::{Frame, FrameError};
 pub(crate) use encode::EncodeError;

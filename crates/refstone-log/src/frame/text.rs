@@ -6,7 +6,7 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Whether a backslash must be escaped, or cannot occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backslash {
+pub enum Backslash {
     /// Free text: `\` is written `\\`.
     Escaped,
     /// Ref names: git forbids a backslash in them, so one that occurs is refused before.
@@ -14,7 +14,7 @@ pub(crate) enum Backslash {
 }
 
 /// Appends `raw` to `out`, readable: valid UTF-8 as it is, any other byte as `\xNN`.
-pub(crate) fn escape_into(raw: &[u8], backslash: Backslash, out: &mut Vec<u8>) {
+pub fn escape_into(raw: &[u8], backslash: Backslash, out: &mut Vec<u8>) {
     match std::str::from_utf8(raw) {
         Ok(text) => escape_str(text, backslash, out),
         Err(_) => escape_chunks(raw, backslash, out),
@@ -48,7 +48,8 @@ fn hex(nibble: u8) -> u8 {
 }
 
 /// The raw bytes behind stored text. Never fails: what is no escape stands for itself.
-pub(crate) fn unescape(stored: &[u8]) -> Cow<'_, [u8]> {
+#[must_use]
+pub fn unescape(stored: &[u8]) -> Cow<'_, [u8]> {
     if !stored.contains(&b'\\') {
         return Cow::Borrowed(stored);
     }
