@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
-use refstone::{AppendError, CommitError, ErrorKind, OpenError, TransactionError};
+use refstone::{AppendError, CommitError, ErrorKind, OpenError, ReadError, TransactionError};
 
 use crate::text;
 
@@ -187,6 +187,12 @@ impl From<refstone_log::OpenError> for Failure {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
+        Failure::of_kind(error.kind(), error.to_string())
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
         Failure::of_kind(error.kind(), error.to_string())
     }
 }

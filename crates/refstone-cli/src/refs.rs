@@ -55,9 +55,10 @@ impl Refs {
         let view = read_view(&dir)?;
         let prefix = self.prefix.as_ref().map_or(&b""[..], |prefix| prefix.as_bytes());
         let mut output = Output::new();
-        for (name, target) in view.iter_prefix(prefix) {
-            if self.shows(name, target) {
-                self.say(&mut output, name, target)?;
+        for item in view.iter_prefix(prefix) {
+            let (name, target) = item?;
+            if self.shows(&name, &target) {
+                self.say(&mut output, &name, &target)?;
             }
         }
         output.finish()

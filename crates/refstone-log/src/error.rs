@@ -39,7 +39,9 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    fn of_io(error: &io::Error) -> ErrorKind {
+    /// The sort of an error of the operating system.
+    #[must_use]
+    pub fn of_io(error: &io::Error) -> ErrorKind {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

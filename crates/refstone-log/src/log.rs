@@ -13,7 +13,7 @@ use crate::create::{self, RefLogOptions};
 use crate::env::{Env, EnvFile, EnvLock};
 use crate::error::{AppendError, CommitError, OpenError, RewriteError};
 use crate::frame::decode::SharedSchema;
-use crate::frame::schema::Identity;
+use crate::frame::schema::{Anchor, Identity};
 use crate::frame::{Frame, WORD_LEN};
 use crate::gate::{NeedsLeader, Outcome, SyncGate, Ticket};
 use crate::kind::{ObjectFormat, Rows};
@@ -272,11 +272,22 @@ impl Log {
         &self.inner.identity.head
     }
 
-    /// The newest transaction that was already sealed, and so is not in the live file, when the log
-    /// was opened; [`Seq::ZERO`] if none was.
+    /// The random identity the log got when it was created.
     #[must_use]
-    pub fn sealed_seq(&self) -> Seq {
-        self.inner.identity.anchor.seq
+    pub fn log_id(&self) -> [u8; 16] {
+        self.inner.identity.log_id
+    }
+
+    /// The newest transaction that was already taken out of the live file when the log was opened.
+    #[must_use]
+    pub fn anchor(&self) -> Anchor {
+        self.inner.identity.anchor
+    }
+
+    /// Sequences that a recorded repair lost: inclusive ranges, ascending.
+    #[must_use]
+    pub fn gaps(&self) -> &[(Seq, Seq)] {
+        &self.inner.identity.gaps
     }
 
     /// The Arrow schema of the log, for [`Frame::record_batch`].

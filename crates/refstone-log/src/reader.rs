@@ -8,6 +8,7 @@ use crate::error::OpenError;
 use crate::files;
 use crate::frame::Frame;
 use crate::frame::decode::SharedSchema;
+use crate::frame::schema::Anchor;
 use crate::kind::ObjectFormat;
 use crate::recover::{explain_open, refuse_empty};
 use crate::seq::Seq;
@@ -53,10 +54,22 @@ impl LogReader {
         self.walk.identity.arrow_schema()
     }
 
-    /// The newest transaction that was sealed, and so is not in this file; [`Seq::ZERO`] if none.
+    /// The random identity the log got when it was created.
     #[must_use]
-    pub fn sealed_seq(&self) -> Seq {
-        self.walk.identity.anchor.seq
+    pub fn log_id(&self) -> [u8; 16] {
+        self.walk.identity.log_id
+    }
+
+    /// The newest transaction that was taken out of this file.
+    #[must_use]
+    pub fn anchor(&self) -> Anchor {
+        self.walk.identity.anchor
+    }
+
+    /// Sequences that a recorded repair lost: inclusive ranges, ascending.
+    #[must_use]
+    pub fn gaps(&self) -> &[(Seq, Seq)] {
+        &self.walk.identity.gaps
     }
 
     /// The newest sequence returned so far, or the last one before the file.

@@ -280,6 +280,7 @@ fn list_for_push(
     let capabilities = advertise::receive_pack_capabilities(format, AGENT);
     let mut refs = ReceivePack::new(capabilities);
     for listed in view.into_iter().flat_map(|view| listing::below_refs(view, b"")) {
+        let listed = listed?;
         refs.push(&mut out.buffer, listed.oid, listed.name.as_bytes())?;
         out.send_full()?;
     }

@@ -1,20 +1,20 @@
 //! The refs a client gets to see: those of a view, resolved, in the order of their raw bytes.
 
-use refstone::{ObjectId, RefName, Target, View};
+use refstone::{ObjectId, ReadError, RefName, ResolveError, Target, View};
 
 const BELOW_REFS: &[u8] = b"refs/";
 const BRANCHES: &[u8] = b"refs/heads/";
 
 /// A ref that resolves to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed<'a> {
-    pub(crate) name: &'a RefName,
+pub(crate) struct Listed {
+    pub(crate) name: RefName,
     pub(crate) oid: ObjectId,
     /// The name a symbolic ref ends at.
     pub(crate) symref_target: Option<RefName>,
 }
 
-impl Listed<'_> {
+impl Listed {
     /// Whether the ref may point to an annotated tag. Branches hold commits, so they are never
     /// asked about.
     pub(crate) fn may_peel(&self) -> bool {
@@ -27,18 +27,25 @@ impl Listed<'_> {
 pub(crate) fn below_refs<'a>(
     view: &'a View,
     prefix: &[u8],
-) -> impl Iterator<Item = Listed<'a>> + use<'a> {
-    view.iter_prefix(prefix)
-        .filter(|(name, _)| name.as_bytes().starts_with(BELOW_REFS))
-        .filter_map(|(name, target)| list(view, name, target))
+) -> impl Iterator<Item = Result<Listed, ReadError>> + use<'a> {
+    let below = |item: &Result<(RefName, Target), _>| {
+        item.as_ref().map_or(true, |(name, _)| name.as_bytes().starts_with(BELOW_REFS))
+    };
+    let refs = view.iter_prefix(prefix).filter(below);
+    refs.filter_map(|item| item.and_then(|(name, target)| list(view, name, &target)).transpose())
 }
 
-fn list<'a>(view: &View, name: &'a RefName, target: &Target) -> Option<Listed<'a>> {
+fn list(view: &View, name: RefName, target: &Target) -> Result<Option<Listed>, ReadError> {
     if let Target::Object(oid) = target {
-        return Some(Listed { name, oid: *oid, symref_target: None });
+        return Ok(Some(Listed { name, oid: *oid, symref_target: None }));
     }
-    let end = view.resolve(name).ok()?;
-    Some(Listed { name, oid: end.oid?, symref_target: Some(end.name) })
+    match view.resolve(&name) {
+        Ok(end) => {
+            Ok(end.oid.map(|oid| Listed { name, oid, symref_target: Some(end.name) }))
+        }
+        Err(ResolveError::Read(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// What `HEAD` is.
@@ -53,12 +60,13 @@ pub(crate) enum Head {
 }
 
 impl Head {
-    pub(crate) fn of(view: &View) -> Self {
+    pub(crate) fn of(view: &View) -> Result<Self, ReadError> {
         let head = RefName::head();
         match view.resolve(&head) {
-            Err(_) => Self::Broken,
-            Ok(end) if end.name != head => Self::Branch { target: end.name, oid: end.oid },
-            Ok(end) => end.oid.map_or(Self::Broken, Self::Detached),
+            Err(ResolveError::Read(error)) => Err(error),
+            Err(_) => Ok(Self::Broken),
+            Ok(end) if end.name != head => Ok(Self::Branch { target: end.name, oid: end.oid }),
+            Ok(end) => Ok(end.oid.map_or(Self::Broken, Self::Detached)),
         }
     }
 

@@ -103,7 +103,7 @@ fn make(
     let root = directory.path();
     fs::create_dir(root.join("refs"))?;
     fs::write(root.join("config"), config(repository, format))?;
-    fs::write(root.join("HEAD"), head(view))?;
+    fs::write(root.join("HEAD"), head(view)?)?;
     write_refs(root, view, peeled)?;
     Ok(Projection { directory, seq: view.seq() })
 }
@@ -136,12 +136,12 @@ fn own_config(format: ObjectFormat) -> String {
     )
 }
 
-fn head(view: &View) -> Vec<u8> {
-    match Head::of(view) {
+fn head(view: &View) -> io::Result<Vec<u8>> {
+    Ok(match Head::of(view).map_err(io::Error::other)? {
         Head::Detached(oid) => format!("{oid}\n").into_bytes(),
         Head::Branch { target, .. } => [b"ref: ", target.as_bytes(), b"\n"].concat(),
         Head::Broken => b"ref: refs/heads/.invalid\n".to_vec(),
-    }
+    })
 }
 
 /// git trusts the header: with `fully-peeled` a ref without a `^` line is no tag, and is not opened.
@@ -149,6 +149,7 @@ fn write_refs(root: &Path, view: &View, peeled: &Peeled) -> io::Result<()> {
     let mut packed = BufWriter::new(fs::File::create(root.join("packed-refs"))?);
     packed.write_all(b"# pack-refs with: peeled fully-peeled sorted \n")?;
     for listed in listing::below_refs(view, b"") {
+        let listed = listed.map_err(io::Error::other)?;
         match &listed.symref_target {
             None => write_packed(&mut packed, &listed, peeled)?,
             Some(target) => write_symref(root, &listed, target.as_bytes())?,
@@ -157,7 +158,7 @@ fn write_refs(root: &Path, view: &View, peeled: &Peeled) -> io::Result<()> {
     packed.flush()
 }
 
-fn write_packed(out: &mut impl Write, listed: &Listed<'_>, peeled: &Peeled) -> io::Result<()> {
+fn write_packed(out: &mut impl Write, listed: &Listed, peeled: &Peeled) -> io::Result<()> {
     write!(out, "{} ", listed.oid)?;
     out.write_all(listed.name.as_bytes())?;
     match peeled.get(&listed.oid) {
@@ -168,7 +169,7 @@ fn write_packed(out: &mut impl Write, listed: &Listed<'_>, peeled: &Peeled) -> i
 
 /// `packed-refs` cannot hold symbolic refs. A name whose components are too long for the file
 /// system is left out: no client that keeps refs in files could store it either.
-fn write_symref(root: &Path, listed: &Listed<'_>, target: &[u8]) -> io::Result<()> {
+fn write_symref(root: &Path, listed: &Listed, target: &[u8]) -> io::Result<()> {
     let file = root.join(OsStr::from_bytes(listed.name.as_bytes()));
     let written = file
         .parent()

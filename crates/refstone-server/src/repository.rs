@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use refstone::{ErrorKind, ObjectFormat, ObjectId, OpenError, RefStore, View};
+use refstone::{ErrorKind, ObjectFormat, ObjectId, OpenError, ReadError, RefStore, View};
 use tokio::time::Instant;
 
 use crate::git::GitEnv;
@@ -195,14 +195,15 @@ impl Repository {
         let view = view.clone();
         let gather = move || gather_oids(&view, &prefixes);
         let oids = tokio::task::spawn_blocking(gather).await;
-        let oids = oids.map_err(io::Error::other)?;
+        let oids = oids.map_err(io::Error::other)?.map_err(io::Error::other)?;
         self.peels.peel(&GitEnv::repository(&self.path), oids).await
     }
 }
 
-fn gather_oids(view: &View, prefixes: &[Vec<u8>]) -> Vec<ObjectId> {
+fn gather_oids(view: &View, prefixes: &[Vec<u8>]) -> Result<Vec<ObjectId>, ReadError> {
     let listed = prefixes.iter().flat_map(|p| listing::below_refs(view, p));
-    listed.filter(Listed::may_peel).map(|listed| listed.oid).collect()
+    let may_peel = |item: &Result<Listed, _>| item.as_ref().map_or(true, Listed::may_peel);
+    listed.filter(may_peel).map(|item| Ok(item?.oid)).collect()
 }
 
 /// A log of another hash beside the objects would be of another repository.

@@ -24,6 +24,9 @@ pub(crate) enum StreamError {
     /// The client is gone; nobody needs to know.
     #[error("the client closed the connection")]
     Gone,
+    /// The refs cannot be read.
+    #[error(transparent)]
+    Read(#[from] refstone::ReadError),
 }
 
 /// Where an answer is written to.

@@ -138,6 +138,7 @@ fn list(
     }
     for prefix in request.scans() {
         for listed in listing::below_refs(view, prefix) {
+            let listed = listed?;
             list_ref(&listed, request, peeled, &mut out.buffer)?;
             out.send_full()?;
         }
@@ -149,7 +150,7 @@ fn list(
 /// An unborn `HEAD` is told to clients that ask for it, so that a clone of an empty repository
 /// starts on the right branch.
 fn list_head(view: &View, request: &LsRefs, out: &mut Vec<u8>) -> Result<(), StreamError> {
-    let head = Head::of(view);
+    let head = Head::of(view)?;
     let oid = match &head {
         Head::Broken => return Ok(()),
         Head::Detached(oid) => Some(*oid),
@@ -164,7 +165,7 @@ fn list_head(view: &View, request: &LsRefs, out: &mut Vec<u8>) -> Result<(), Str
 }
 
 fn list_ref(
-    listed: &Listed<'_>,
+    listed: &Listed,
     request: &LsRefs,
     peeled: &Peeled,
     out: &mut Vec<u8>,

@@ -5,9 +5,10 @@ use std::cell::Cell;
 use refstone_log::Seq;
 
 use crate::edit::Target;
+use crate::error::ReadError;
 use crate::name::RefName;
+use crate::snapshot::Snapshot;
 use crate::staged::{StagedChanges, StagedRef};
-use crate::view::Refs;
 
 /// The newest state, durable or not, which remembers how much of it was undurable when read.
 ///
@@ -16,19 +17,19 @@ use crate::view::Refs;
 #[derive(Debug)]
 pub(crate) struct Current<'a> {
     staged: &'a StagedChanges,
-    durable: &'a Refs,
+    durable: &'a Snapshot,
     newest_read: Cell<Seq>,
 }
 
 impl<'a> Current<'a> {
-    pub(crate) fn new(staged: &'a StagedChanges, durable: &'a Refs) -> Current<'a> {
+    pub(crate) fn new(staged: &'a StagedChanges, durable: &'a Snapshot) -> Current<'a> {
         Current { staged, durable, newest_read: Cell::new(Seq::ZERO) }
     }
 
     /// What a ref holds.
-    pub(crate) fn get(&self, name: &[u8]) -> Option<&'a Target> {
+    pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Target>, ReadError> {
         match self.staged.get(name) {
-            Some(staged) => self.note(staged),
+            Some(staged) => Ok(self.note(staged).cloned()),
             None => self.durable.get(name),
         }
     }
@@ -36,11 +37,16 @@ impl<'a> Current<'a> {
     /// The refs whose names start with `directory` (which ends with a slash), in no useful order.
     ///
     /// A deletion that is staged hides a durable ref, and counts as read.
-    pub(crate) fn names_below(&self, directory: &[u8]) -> impl Iterator<Item = &'a RefName> {
+    pub(crate) fn names_below(
+        &self,
+        directory: &[u8],
+    ) -> impl Iterator<Item = Result<RefName, ReadError>> {
         let staged = self.staged.below(directory);
-        let staged = staged.filter(|(_, staged)| self.note(staged).is_some()).map(|(name, _)| name);
-        let durable = self.durable.below(directory).map(|(name, _)| name);
-        let durable = durable.filter(|name| self.staged.get(name.as_bytes()).is_none());
+        let staged = staged.filter(|(_, staged)| self.note(staged).is_some());
+        let staged = staged.map(|(name, _)| Ok(name.clone()));
+        let hidden = |name: &RefName| self.staged.get(name.as_bytes()).is_some();
+        let durable = self.durable.below(directory).map(|item| item.map(|(name, _)| name));
+        let durable = durable.filter(move |item| !item.as_ref().is_ok_and(hidden));
         staged.chain(durable)
     }
 

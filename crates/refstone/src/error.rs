@@ -1,12 +1,13 @@
 //! What can go wrong with a store, by operation.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use refstone_log::{AppendError, CommitError, ErrorKind, Seq};
 
 use crate::name::{NameError, RefName};
 use crate::oid::ObjectIdError;
-use crate::refusal::Refusal;
+use crate::refusal::{Reason, Refusal};
 
 /// Why a store could not be created, opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -27,18 +28,9 @@ pub enum OpenError {
         /// What is wrong with it.
         problem: RowProblem,
     },
-    /// Transactions were taken out of the live log, and this version cannot read them where they
-    /// are: the refs it would show would be those of a shorter history.
-    #[error(
-        "{dir}: transactions up to {sealed} have left the live log, or sequences are missing from \
-         it; a store is not opened without them. Nothing was changed"
-    )]
-    Sealed {
-        /// The directory of the store.
-        dir: PathBuf,
-        /// The newest transaction that is not in the live log.
-        sealed: Seq,
-    },
+    /// What was sealed cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The log's schema says that `HEAD` started at what is no ref name.
     #[error("{dir}: the initial target of HEAD: {problem}")]
     Head {
@@ -55,6 +47,37 @@ pub enum OpenError {
         /// Where it would point.
         target: RefName,
     },
+}
+
+/// The refs, or their history, cannot be read: the disk failed, or a file is damaged.
+///
+/// Tables are made of the log and of history, and can be made anew: see [`crate::RefStore::rebuild`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct ReadError {
+    kind: ErrorKind,
+    problem: String,
+}
+
+impl ReadError {
+    pub(crate) fn new(kind: ErrorKind, problem: &dyn std::error::Error) -> ReadError {
+        ReadError { kind, problem: problem.to_string() }
+    }
+
+    pub(crate) fn because(kind: ErrorKind, problem: String) -> ReadError {
+        ReadError { kind, problem }
+    }
+
+    pub(crate) fn io(path: &Path, what: &'static str, error: &io::Error) -> ReadError {
+        let problem = format!("{}: cannot {what}: {error}", path.display());
+        ReadError { kind: ErrorKind::of_io(error), problem }
+    }
+
+    /// The sort of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
 }
 
 /// What is wrong with a row of the log.
@@ -93,20 +116,22 @@ impl OpenError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             OpenError::Log(error) => error.kind(),
-            OpenError::Row { .. } | OpenError::Head { .. } | OpenError::Sealed { .. } => {
-                ErrorKind::Corrupt
-            }
+            OpenError::Read(error) => error.kind(),
+            OpenError::Row { .. } | OpenError::Head { .. } => ErrorKind::Corrupt,
             OpenError::HeadOutsideRefs { .. } => ErrorKind::Invalid,
         }
     }
 }
 
 impl TransactionError {
-    /// The sort of this error; a refusal is [`ErrorKind::Invalid`].
+    /// The sort of this error; a refusal is [`ErrorKind::Invalid`], unless the refs were unreadable.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            TransactionError::Refused(_) => ErrorKind::Invalid,
+            TransactionError::Refused(refusal) => match &refusal.reason {
+                Reason::Unreadable { problem } => problem.kind(),
+                _ => ErrorKind::Invalid,
+            },
             TransactionError::Append(error) => error.kind(),
             TransactionError::Commit(error) => error.kind(),
         }

@@ -49,7 +49,15 @@ mod refusal;
 
 mod symref;
 
-// The state: a durable view, what is staged above it, both together, and how they change.
+// The state: tables and what is newer make a durable view; what is staged stands above it.
+mod table;
+
+mod stack;
+
+mod recent;
+
+mod snapshot;
+
 mod view;
 
 mod staged;
@@ -67,25 +75,48 @@ mod pending;
 
 mod store;
 
+// What has left the live log: history and tables, and how it gets there.
+mod new_file;
+
+mod ranges;
+
+mod sealed;
+
+mod digest;
+
+mod shelves;
+
+mod compact;
+
+mod maintenance;
+
+mod archive;
+
+mod history;
+
 mod read;
 
 mod error;
 
+pub use compact::{CompactError, CompactOptions, Compacted, Merge, Progress};
 pub use edit::{Change, Deref, Edit, Expected, Target};
-pub use error::{OpenError, RowProblem, TransactionError};
+pub use error::{OpenError, ReadError, RowProblem, TransactionError};
+pub use maintenance::{Compacting, Maintenance, Totals};
 pub use name::{NAME_LEN_MAX, NameError, NameProblem, PushChange, RefName};
 pub use oid::{ObjectId, ObjectIdError};
 pub use pending::{Committed, Pending, PendingEach};
-pub use read::{History, history, read_view};
+pub use history::{History, NewestFirst, history, history_after, history_newest_first};
+pub use read::{At, read_view, read_view_at};
 pub use refstone_log::{
     AppendError, CommitError, Env, ErrorKind, Log, ObjectFormat, OsEnv, Recovery, Seq, Timestamp,
 };
 pub use refusal::{Reason, Refusal};
 pub use row::RefMove;
-pub use store::{CreateOptions, RefStore};
+pub use sealed::Form as HistoryForm;
+pub use store::{CreateOptions, OpenOptions, RefStore};
 pub use symref::SYMREF_READS_MAX;
 pub use transaction::Transaction;
-pub use view::{ResolveError, Resolved, View};
+pub use view::{ResolveError, Resolved, Scan, View};
 
 /// The example of the README, so that it compiles.
 #[cfg(doctest)]

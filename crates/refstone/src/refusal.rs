@@ -5,9 +5,10 @@ use std::fmt;
 use refstone_log::ObjectFormat;
 
 use crate::edit::Target;
+use crate::error::ReadError;
 use crate::name::RefName;
 use crate::oid::ObjectId;
-use crate::symref::SYMREF_READS_MAX;
+use crate::symref::{NoEnd, SYMREF_READS_MAX};
 
 /// An edit was refused: nothing of it happened.
 ///
@@ -87,6 +88,11 @@ pub enum Reason {
         /// Where it would point.
         target: RefName,
     },
+    /// The refs could not be read, so nothing can be said.
+    Unreadable {
+        /// What was in the way.
+        problem: ReadError,
+    },
 }
 
 impl Reason {
@@ -104,6 +110,7 @@ impl Reason {
             Reason::PseudoRef { .. } => "refusing to update pseudoref",
             Reason::HeadDeletion => "refusing to delete HEAD",
             Reason::HeadOutsideRefs { .. } => "refusing to point HEAD outside of refs/",
+            Reason::Unreadable { .. } => "references cannot be read",
         }
     }
 
@@ -119,10 +126,26 @@ impl Reason {
             Reason::SameTime { wanted, other } => {
                 write!(f, "cannot process '{wanted}' and '{other}' at the same time")
             }
+            Reason::Unreadable { problem } => write!(f, "{problem}"),
             Reason::SymrefDepth => {
                 write!(f, "more than {SYMREF_READS_MAX} references to read, or a circle")
             }
             other => f.write_str(other.short()),
+        }
+    }
+}
+
+impl From<ReadError> for Reason {
+    fn from(problem: ReadError) -> Reason {
+        Reason::Unreadable { problem }
+    }
+}
+
+impl From<NoEnd> for Reason {
+    fn from(no_end: NoEnd) -> Reason {
+        match no_end {
+            NoEnd::TooDeep => Reason::SymrefDepth,
+            NoEnd::Unreadable(problem) => problem.into(),
         }
     }
 }

@@ -32,6 +32,13 @@ pub struct RefMove {
 }
 
 impl RefMove {
+    /// What the ref holds from then on; `None` if it is gone.
+    #[must_use]
+    pub fn target(&self) -> Option<Target> {
+        let symbolic = || self.symref.clone().map(Target::Symbolic);
+        self.new_oid.map(Target::Object).or_else(symbolic)
+    }
+
     pub(crate) fn from_row(frame: &Frame<'_>, row: usize) -> Result<RefMove, RowProblem> {
         let stored = frame.ref_row(row);
         let (name, target) = decode(&stored)?;

@@ -7,17 +7,22 @@ use parking_lot::{Mutex, MutexGuard};
 use refstone_log::{Observer, Seq};
 
 use crate::current::Current;
-use crate::staged::{Move, StagedChanges};
-use crate::view::{Snapshot, View};
+use crate::recent::Recent;
+use crate::snapshot::Snapshot;
+use crate::stack::Stack;
+use crate::staged::{Move, StagedChanges, StagedTransaction};
+use crate::view::View;
 
 /// Readers load the durable view without a lock; validators lock what is staged.
 ///
-/// Locks are taken in one order: the log's writer mutex, then `staged`. The view is swapped under
-/// no lock, by one thread at a time (the leader of a round).
+/// Locks are taken in one order: the log's writer mutex, then `staged`. `young` serialises those
+/// who swap the view (the leader of a round, and a compaction at its end), and is held while no
+/// other lock is taken.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     durable: ArcSwap<Snapshot>,
     staged: Mutex<StagedChanges>,
+    young: Mutex<Option<Recent>>,
 }
 
 impl State {
@@ -30,10 +35,62 @@ impl State {
         View::new(self.durable.load_full())
     }
 
+    /// All refs now, with the tables below them.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.durable.load_full()
+    }
+
+    /// Notes from now on what moves after the transaction that is returned, for
+    /// [`State::tables_reach`].
+    pub(crate) fn start_young(&self) -> Seq {
+        let mut young = self.young.lock();
+        *young = Some(Recent::default());
+        self.durable.load().seq
+    }
+
+    /// Forgets what [`State::start_young`] noted.
+    pub(crate) fn forget_young(&self) {
+        *self.young.lock() = None;
+    }
+
+    /// Puts new tables below the view, which have everything that moved before
+    /// [`State::start_young`].
+    ///
+    /// What the tables have leaves memory. Nobody sees another state: the view only changes where
+    /// it is kept.
+    pub(crate) fn tables_reach(&self, tables: Arc<Stack>) {
+        let mut young = self.young.lock();
+        let Some(recent) = young.take() else { return };
+        let seq = self.durable.load().seq;
+        self.durable.store(Arc::new(Snapshot { seq, recent, tables }));
+    }
+
+    /// Replaces the tables by others with the same content.
+    pub(crate) fn tables_merged(&self, tables: Arc<Stack>) {
+        let _young = self.young.lock();
+        let current = self.durable.load();
+        let (seq, recent) = (current.seq, current.recent.clone());
+        self.durable.store(Arc::new(Snapshot { seq, recent, tables }));
+    }
+
     fn swap_view(&self, next: Snapshot) -> InView {
         let through = next.seq;
         self.durable.store(Arc::new(next));
         InView { through }
+    }
+
+    /// Folds a group into the view.
+    fn fold(&self, group: &[StagedTransaction], through: Seq) -> InView {
+        let mut young = self.young.lock();
+        let mut next = Snapshot::clone(&self.durable.load());
+        next.seq = next.seq.max(through);
+        for moved in group.iter().flat_map(|transaction| transaction.moves.iter()) {
+            if let Some(young) = &mut *young {
+                young.put(moved.name.clone(), moved.new.clone());
+            }
+            next.recent.put(moved.name.clone(), moved.new.clone());
+        }
+        self.swap_view(next)
     }
 
     /// Locks what is staged, and shows the newest state to a validator.
@@ -76,7 +133,7 @@ pub(crate) struct Newest<'a> {
 
 impl Newest<'_> {
     pub(crate) fn current(&self) -> Current<'_> {
-        Current::new(&self.staged, &self.durable.refs)
+        Current::new(&self.staged, &self.durable)
     }
 
     pub(crate) fn durable_seq(&self) -> Seq {
@@ -93,12 +150,7 @@ impl Observer for State {
     /// Folds the group into a new view outside every lock, swaps it in once, forgets it after.
     fn durable(&self, through: Seq) {
         let group = self.staged.lock().up_to(through);
-        let mut next = Snapshot::clone(&self.durable.load());
-        next.seq = next.seq.max(through);
-        for moved in group.iter().flat_map(|transaction| transaction.moves.iter()) {
-            next.refs.put(moved.name.clone(), moved.new.clone());
-        }
-        let in_view = self.swap_view(next);
+        let in_view = self.fold(&group, through);
         let forgotten = self.staged.lock().forget(&in_view);
         // Freeing a large group takes long enough that validators should not wait for it.
         drop((group, forgotten));
@@ -138,7 +190,7 @@ mod tests {
 
     fn newest_value(state: &State) -> Option<ObjectId> {
         let newest = state.newest();
-        newest.current().get(b"refs/heads/a").and_then(Target::object)
+        newest.current().get(b"refs/heads/a").unwrap().as_ref().and_then(Target::object)
     }
 
     /// Looks again and again; says whether the value ever went back.
@@ -179,9 +231,9 @@ mod tests {
     fn a_view_has_what_is_durable_and_a_validator_what_is_staged() {
         let state = State::default();
         (1..=3).for_each(|seq| stage(&mut state.newest(), seq));
-        assert_eq!(state.view().get(&name()), None);
+        assert_eq!(state.view().get(&name()), Ok(None));
         state.durable(Seq::new(2));
-        assert_eq!(state.view().get(&name()), Some(&value(2).into()));
+        assert_eq!(state.view().get(&name()), Ok(Some(value(2).into())));
         assert_eq!(state.view().seq(), Seq::new(2));
         assert_eq!(newest_value(&state), Some(value(3)));
         state.rolled_back(Seq::new(2));

@@ -8,12 +8,17 @@ use refstone_log::{
     RefRow, Seq, Stage,
 };
 
-use crate::error::{OpenError, TransactionError};
+use crate::compact::{CompactError, CompactOptions, Compacted, Progress};
+use crate::error::{OpenError, ReadError, TransactionError};
+use crate::maintenance::{Compacting, Maintenance};
 use crate::name::RefName;
 use crate::pending::{Committed, Pending, PendingEach, Verdict};
+use crate::ranges::Shelf;
 use crate::refusal::Refusal;
 use crate::replay::Replay;
 use crate::row;
+use crate::shelves::{Shelves, initial_head};
+use crate::snapshot::Snapshot;
 use crate::staged::Move;
 use crate::state::{Newest, State};
 use crate::transaction::Transaction;
@@ -63,7 +68,36 @@ impl Default for CreateOptions {
 pub struct RefStore {
     log: Log,
     state: Arc<State>,
+    maintenance: Arc<Maintenance>,
     recovery: Arc<Recovery>,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    env: Arc<dyn Env>,
+    compacting: Compacting,
+}
+
+impl Default for OpenOptions {
+    /// The operating system's files, and compaction when it is due.
+    fn default() -> Self {
+        OpenOptions { env: Arc::new(OsEnv), compacting: Compacting::default() }
+    }
+}
+
+impl OpenOptions {
+    /// The same through another [`Env`].
+    #[must_use]
+    pub fn env(self, env: Arc<dyn Env>) -> OpenOptions {
+        OpenOptions { env, ..self }
+    }
+
+    /// The same, with transactions leaving the live log at another time.
+    #[must_use]
+    pub fn compacting(self, compacting: Compacting) -> OpenOptions {
+        OpenOptions { compacting, ..self }
+    }
 }
 
 impl RefStore {
@@ -100,26 +134,43 @@ impl RefStore {
         Ok(Log::create(env, dir, &options)?)
     }
 
-    /// Opens a store for writing: takes its lock, recovers, replays the log.
+    /// Opens a store for writing: takes its lock, recovers, replays the live log.
+    ///
+    /// Costs a read of the live log, and of a few pages of each table. Tables that are missing or
+    /// damaged are made anew from history, which takes about a second per million rows.
     ///
     /// # Errors
     ///
     /// If another writer has it, if durable bytes are damaged, or as the operating system says.
     pub fn open(dir: &Path) -> Result<RefStore, OpenError> {
-        RefStore::open_with(Arc::new(OsEnv), dir)
+        RefStore::open_with(dir, OpenOptions::default())
     }
 
-    /// The same through another [`Env`].
+    /// The same with [`OpenOptions`].
     ///
     /// # Errors
     ///
     /// As [`RefStore::open`].
-    pub fn open_with(env: Arc<dyn Env>, dir: &Path) -> Result<RefStore, OpenError> {
+    pub fn open_with(dir: &Path, options: OpenOptions) -> Result<RefStore, OpenError> {
+        let OpenOptions { env, compacting } = options;
         let state = Arc::new(State::default());
         let mut replay = Replay::default();
-        let (log, recovery) = Log::open(env, dir, state.clone(), &mut |frame| replay.apply(frame))?;
-        state.start(replay.finish(dir, log.head(), log.sealed_seq())?);
-        Ok(RefStore { log, state, recovery: Arc::new(recovery) })
+        let (log, recovery) =
+            Log::open(env.clone(), dir, state.clone(), &mut |frame| replay.apply(frame))?;
+        let shelves = Shelves {
+            env,
+            history: Shelf::history(dir),
+            tables: Shelf::tables(dir),
+            log_id: log.log_id(),
+            object_format: log.object_format(),
+            head: initial_head(dir, log.head())?,
+        };
+        let tables = shelves.load_or_rebuild(log.anchor())?;
+        let sealed = Snapshot::start(&shelves.head, tables);
+        state.start(replay.finish_above(dir, &sealed)?);
+        let maintenance = Maintenance::new(log.clone(), state.clone(), shelves, compacting);
+        let (maintenance, recovery) = (Arc::new(maintenance), Arc::new(recovery));
+        Ok(RefStore { log, state, maintenance, recovery })
     }
 
     /// The hash that names the repository's objects.
@@ -215,6 +266,7 @@ impl RefStore {
     ///
     /// If it cannot be written; it left no trace then. A refusal is told by [`Pending::wait`].
     pub fn stage(&self, tx: &Transaction) -> Result<Pending, AppendError> {
+        self.maintenance.compact_if_due();
         let plan = self.plan(tx);
         self.log.append_with(|stage| {
             let mut newest = self.state.newest();
@@ -236,6 +288,7 @@ impl RefStore {
     ///
     /// As [`RefStore::stage`].
     pub fn stage_each(&self, tx: &Transaction) -> Result<PendingEach, AppendError> {
+        self.maintenance.compact_if_due();
         let plan = self.plan(tx);
         self.log.append_with(|stage| {
             let mut newest = self.state.newest();
@@ -272,12 +325,47 @@ impl RefStore {
         Ok(())
     }
 
+    /// Takes all durable transactions out of the live log now: they become sealed history, and
+    /// tables below the view. Commits go on meanwhile; they wait for two syncs at most.
+    ///
+    /// Nobody needs to call this: a store compacts itself before its live log becomes long (see
+    /// [`Compacting`]). `progress` is called every thousand transactions.
+    ///
+    /// # Errors
+    ///
+    /// [`CompactError`]. No transaction is lost, whatever it says.
+    pub fn compact(
+        &self,
+        options: CompactOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Compacted, CompactError> {
+        self.maintenance.compact(options, progress)
+    }
+
+    /// Makes all tables anew from history, which they were derived from.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] if history cannot be read, or tables cannot be written.
+    pub fn rebuild(&self) -> Result<(), ReadError> {
+        self.maintenance.rebuild()
+    }
+
+    /// What the store has done, and what it consists of.
+    #[must_use]
+    pub fn maintenance(&self) -> &Maintenance {
+        &self.maintenance
+    }
+
     /// Commits what is staged and releases the lock. Later transactions fail as closed.
+    ///
+    /// Waits for a compaction that runs.
     ///
     /// # Errors
     ///
     /// If something staged could not be committed.
     pub fn close(&self) -> Result<(), CommitError> {
+        self.maintenance.stop();
         self.log.close()
     }
 

@@ -1,6 +1,7 @@
 //! Following symbolic refs, the same way for readers and for edits.
 
 use crate::edit::Target;
+use crate::error::ReadError;
 use crate::name::RefName;
 
 /// How many refs are read to resolve a name, the first included: git's limit.
@@ -9,37 +10,46 @@ use crate::name::RefName;
 /// both stop at the same place.
 pub const SYMREF_READS_MAX: usize = 5;
 
-/// A chain of symbolic refs goes on after [`SYMREF_READS_MAX`] reads, maybe in a circle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooDeep;
+/// Why a chain of symbolic refs has no end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoEnd {
+    /// It goes on after [`SYMREF_READS_MAX`] reads, maybe in a circle.
+    TooDeep,
+    /// A ref could not be read.
+    Unreadable(ReadError),
+}
 
 /// Where a chain of symbolic refs ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ChainEnd<'a> {
+pub(crate) struct ChainEnd {
     /// The symbolic refs on the way, the first name included; empty if that was no symbolic ref.
-    pub(crate) through: Vec<&'a RefName>,
+    pub(crate) through: Vec<RefName>,
     /// The last name.
-    pub(crate) name: &'a RefName,
+    pub(crate) name: RefName,
     /// What it holds: nothing, or an object.
-    pub(crate) target: Option<&'a Target>,
+    pub(crate) target: Option<Target>,
 }
 
 /// Follows `name` to its end, reading refs through `read`.
-pub(crate) fn follow<'a>(
-    name: &'a RefName,
-    read: impl Fn(&RefName) -> Option<&'a Target>,
-) -> Result<ChainEnd<'a>, TooDeep> {
+pub(crate) fn follow(
+    name: &RefName,
+    read: impl Fn(&RefName) -> Result<Option<Target>, ReadError>,
+) -> Result<ChainEnd, NoEnd> {
     let mut through = Vec::new();
-    let mut name = name;
+    let mut name = name.clone();
     for _ in 0..SYMREF_READS_MAX {
-        let target = read(name);
-        let Some(Target::Symbolic(next)) = target else {
-            return Ok(ChainEnd { through, name, target });
-        };
-        through.push(name);
-        name = next;
+        match read(&name)? {
+            Some(Target::Symbolic(next)) => through.push(std::mem::replace(&mut name, next)),
+            target => return Ok(ChainEnd { through, name, target }),
+        }
     }
-    Err(TooDeep)
+    Err(NoEnd::TooDeep)
+}
+
+impl From<ReadError> for NoEnd {
+    fn from(error: ReadError) -> NoEnd {
+        NoEnd::Unreadable(error)
+    }
 }
 
 #[cfg(test)]
@@ -63,18 +73,18 @@ mod tests {
     fn five_reads_are_enough_for_four_links_and_no_more() {
         let refs = chain(4);
         let start = name(0);
-        let end = follow(&start, |name| refs.get(name)).unwrap();
-        assert_eq!((end.name, end.target), (&name(4), None));
+        let end = follow(&start, |name| Ok(refs.get(name).cloned())).unwrap();
+        assert_eq!((end.name, end.target), (name(4), None));
         assert_eq!(end.through.len(), 4);
         let refs = chain(5);
-        assert_eq!(follow(&start, |name| refs.get(name)), Err(TooDeep));
+        assert_eq!(follow(&start, |name| Ok(refs.get(name).cloned())), Err(NoEnd::TooDeep));
     }
 
     #[test]
     fn a_circle_ends() {
         let mut refs = chain(1);
         refs.insert(name(1), Target::Symbolic(name(0)));
-        assert_eq!(follow(&name(0), |name| refs.get(name)), Err(TooDeep));
+        assert_eq!(follow(&name(0), |name| Ok(refs.get(name).cloned())), Err(NoEnd::TooDeep));
     }
 
     #[test]
@@ -82,7 +92,7 @@ mod tests {
         let id = ObjectId::from_bytes(&[1; 20]).unwrap();
         let refs = BTreeMap::from([(name(0), Target::Object(id))]);
         let start = name(0);
-        let end = follow(&start, |name| refs.get(name)).unwrap();
-        assert_eq!((end.through.len(), end.name), (0, &start));
+        let end = follow(&start, |name| Ok(refs.get(name).cloned())).unwrap();
+        assert_eq!((end.through.len(), end.name), (0, start));
     }
 }

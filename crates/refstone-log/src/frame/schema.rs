@@ -23,10 +23,13 @@ const CHECKSUM_BLANK: &[u8; 8] = b"00000000";
 
 /// Where the chain of frames starts: the last transaction that is no longer in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Anchor {
-    pub(crate) seq: Seq,
-    pub(crate) crc: u32,
-    pub(crate) at: Timestamp,
+pub struct Anchor {
+    /// Its sequence; [`Seq::ZERO`] if none was taken out yet.
+    pub seq: Seq,
+    /// The checksum of its frame; of the log's identity, if there is none.
+    pub crc: u32,
+    /// Its time.
+    pub at: Timestamp,
 }
 
 /// Everything the schema's metadata says of a log.

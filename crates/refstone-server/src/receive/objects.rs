@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use refstone::{ObjectId, View};
+use refstone::{ObjectId, ReadError, View};
 
 use crate::git::{self, GitEnv};
 use crate::quarantine::Quarantine;
@@ -44,14 +44,16 @@ impl Tips {
     /// push would walk the whole history.
     pub(super) async fn of(view: View) -> io::Result<Self> {
         let gathered = tokio::task::spawn_blocking(move || Self::gather(&view)).await;
-        gathered.map_err(io::Error::other)
+        gathered.map_err(io::Error::other)?.map_err(io::Error::other)
     }
 
-    fn gather(view: &View) -> Self {
-        let targets = view.iter_prefix(b"").map(|(_, target)| target);
-        let oids: HashSet<ObjectId> = targets.filter_map(refstone::Target::object).collect();
+    fn gather(view: &View) -> Result<Self, ReadError> {
+        let mut oids = HashSet::new();
+        for item in view.iter_prefix(b"") {
+            oids.extend(item?.1.object());
+        }
         let excluded = oids.iter().map(|oid| format!("^{oid}\n")).collect();
-        Self { oids, excluded }
+        Ok(Self { oids, excluded })
     }
 
     pub(super) fn contains(&self, oid: &ObjectId) -> bool {

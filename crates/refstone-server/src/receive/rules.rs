@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use refstone::{NameError, ObjectId, Reason, RefName, Refusal, Target, View};
+use refstone::{NameError, ObjectId, Reason, RefName, Refusal, ResolveError, Target, View};
 
 use crate::listing::Head;
 use crate::settings::{DeleteCurrent, Settings};
@@ -92,6 +92,10 @@ impl<'a> Judge<'a> {
             let Some(name) = &ruling.name else { continue };
             match self.view.resolve(name) {
                 Ok(end) => ruling.target = Some(end.name),
+                Err(ResolveError::Read(error)) => {
+                    self.speaker.error(format_args!("{error}"));
+                    ruling.refuse("references cannot be read");
+                }
                 Err(_) => {
                     let text = format_args!("refusing update to broken symref '{name}'");
                     self.speaker.error(text);
@@ -234,7 +238,8 @@ impl<'a> Judge<'a> {
 
     /// `receive.denyDeletes` and `receive.denyDeleteCurrent`; and refs that are gone already.
     pub(super) fn deletions(&mut self, settings: &Settings) {
-        let head = Head::of(&self.view);
+        // What cannot be read is said when the names are resolved, and nothing is left to delete.
+        let head = Head::of(&self.view).unwrap_or(Head::Broken);
         for ruling in self.rulings.iter_mut().filter(|ruling| ruling.deletes()) {
             let name = &ruling.command.name;
             if current(&self.view, ruling).is_none() && ruling.command.old.is_zero() {

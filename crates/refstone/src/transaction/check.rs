@@ -1,5 +1,7 @@
 //! One edit against the refs: whether what it expects holds, and what it moves.
 
+use std::borrow::Cow;
+
 use crate::edit::{Change, Edit, Expected, Target};
 use crate::refusal::Reason;
 use crate::staged::Move;
@@ -10,7 +12,7 @@ use crate::transaction::overlay::Overlay;
 /// Checks one edit whose ref is `end`; `None` is an edit that moves nothing.
 pub(crate) fn check(
     edit: &Edit,
-    end: &ChainEnd<'_>,
+    end: &ChainEnd,
     refs: &Overlay<'_, '_>,
 ) -> Result<Option<Move>, Reason> {
     special_names(&edit.change, end)?;
@@ -18,13 +20,13 @@ pub(crate) fn check(
     // Git takes the name's lock even to delete or verify a missing ref, and so refuses it when the
     // name could not exist. A ref that exists has its place already: the common update ends here.
     if end.target.is_none() {
-        in_the_way(end.name, refs).map_or(Ok(()), Err)?;
+        in_the_way(&end.name, refs)?;
     }
     Ok(movement(&edit.change, end))
 }
 
 /// The few names outside `refs/` that obey rules of their own.
-fn special_names(change: &Change, end: &ChainEnd<'_>) -> Result<(), Reason> {
+fn special_names(change: &Change, end: &ChainEnd) -> Result<(), Reason> {
     if end.name.is_below_refs() {
         return Ok(());
     }
@@ -41,7 +43,7 @@ fn special_names(change: &Change, end: &ChainEnd<'_>) -> Result<(), Reason> {
 
 fn expected_holds(
     expected: &Expected,
-    end: &ChainEnd<'_>,
+    end: &ChainEnd,
     refs: &Overlay<'_, '_>,
 ) -> Result<(), Reason> {
     match expected {
@@ -53,54 +55,55 @@ fn expected_holds(
     }
 }
 
-fn existing<'a>(end: &ChainEnd<'a>) -> Result<&'a Target, Reason> {
-    end.target.ok_or_else(|| Reason::Missing { missing: end.name.clone() })
+fn existing(end: &ChainEnd) -> Result<&Target, Reason> {
+    end.target.as_ref().ok_or_else(|| Reason::Missing { missing: end.name.clone() })
 }
 
-fn absent(end: &ChainEnd<'_>, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
-    match (end.target, resolved(end, refs)?) {
+fn absent(end: &ChainEnd, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
+    match (&end.target, resolved(end, refs)?) {
         (Some(actual), Some(_)) => Err(Reason::AlreadyExists { actual: actual.clone() }),
         _ => Ok(()),
     }
 }
 
-fn has_value(expected: &Target, end: &ChainEnd<'_>, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
+fn has_value(expected: &Target, end: &ChainEnd, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
     let held = existing(end)?;
     let resolved = resolved(end, refs)?;
     let actual = match expected {
         Target::Object(_) => resolved,
-        Target::Symbolic(_) => Some(held),
+        Target::Symbolic(_) => Some(Cow::Borrowed(held)),
     };
-    if actual == Some(expected) {
+    if actual.as_deref() == Some(expected) {
         return Ok(());
     }
-    Err(Reason::Conflict { expected: expected.clone(), actual: actual.cloned() })
+    Err(Reason::Conflict { expected: expected.clone(), actual: actual.map(Cow::into_owned) })
 }
 
 /// What the ref resolves to. An edit that is not followed may stand on a symbolic ref, and git
 /// then compares with the object at the end of the chain, and refuses a chain it cannot read.
 fn resolved<'a>(
-    end: &ChainEnd<'a>,
-    refs: &'a Overlay<'_, '_>,
-) -> Result<Option<&'a Target>, Reason> {
-    match end.target {
-        Some(Target::Symbolic(_)) => symref::follow(end.name, |name| refs.get(name.as_bytes()))
-            .map(|end| end.target)
-            .map_err(|_| Reason::SymrefDepth),
-        direct => Ok(direct),
+    end: &'a ChainEnd,
+    refs: &Overlay<'_, '_>,
+) -> Result<Option<Cow<'a, Target>>, Reason> {
+    match &end.target {
+        Some(Target::Symbolic(_)) => {
+            let end = symref::follow(&end.name, |name| refs.get(name.as_bytes()))?;
+            Ok(end.target.map(Cow::Owned))
+        }
+        direct => Ok(direct.as_ref().map(Cow::Borrowed)),
     }
 }
 
-fn movement(change: &Change, end: &ChainEnd<'_>) -> Option<Move> {
+fn movement(change: &Change, end: &ChainEnd) -> Option<Move> {
     let new = match change {
         Change::Verify => return None,
         Change::Delete => None,
         Change::Set(target) => Some(target),
     };
     // Git writes neither ref nor reflog for a value that is there already, so this is no move.
-    (new != end.target).then(|| Move {
+    (new != end.target.as_ref()).then(|| Move {
         name: end.name.clone(),
-        old: end.target.and_then(Target::object),
+        old: end.target.as_ref().and_then(Target::object),
         new: new.cloned(),
     })
 }

@@ -92,7 +92,7 @@ fn deletions_first(edits: &[Edit]) -> impl Iterator<Item = usize> {
     deletions.into_iter().chain(others)
 }
 
-fn locate_all<'a>(plan: &Plan<'a>, current: &Current<'a>) -> Result<Vec<ChainEnd<'a>>, Refusal> {
+fn locate_all(plan: &Plan<'_>, current: &Current<'_>) -> Result<Vec<ChainEnd>, Refusal> {
     let mut ends = Vec::with_capacity(plan.edits.len());
     for (index, edit) in plan.edits.iter().enumerate() {
         ends.push(locate(edit, current).map_err(|reason| plan.refusal(index, reason))?);
@@ -100,11 +100,11 @@ fn locate_all<'a>(plan: &Plan<'a>, current: &Current<'a>) -> Result<Vec<ChainEnd
     Ok(ends)
 }
 
-fn locate_each<'a>(
-    plan: &Plan<'a>,
-    current: &Current<'a>,
+fn locate_each(
+    plan: &Plan<'_>,
+    current: &Current<'_>,
     refused: &mut BTreeMap<usize, Reason>,
-) -> BTreeMap<usize, ChainEnd<'a>> {
+) -> BTreeMap<usize, ChainEnd> {
     let mut ends = BTreeMap::new();
     for (index, edit) in plan.edits.iter().enumerate() {
         match locate(edit, current) {
@@ -126,21 +126,21 @@ fn locate_each<'a>(
 }
 
 /// The ref an edit is about.
-fn locate<'a>(edit: &'a Edit, current: &Current<'a>) -> Result<ChainEnd<'a>, Reason> {
+fn locate(edit: &Edit, current: &Current<'_>) -> Result<ChainEnd, Reason> {
     let name = &edit.name;
     match edit.deref {
-        Deref::Follow => symref::follow(name, |name| current.get(name.as_bytes()))
-            .map_err(|_| Reason::SymrefDepth),
+        Deref::Follow => Ok(symref::follow(name, |name| current.get(name.as_bytes()))?),
         Deref::NoFollow => {
-            Ok(ChainEnd { through: Vec::new(), name, target: current.get(name.as_bytes()) })
+            let target = current.get(name.as_bytes())?;
+            Ok(ChainEnd { through: Vec::new(), name: name.clone(), target })
         }
     }
 }
 
-fn reach_all<'a: 'e, 'e>(
+fn reach_all<'e>(
     plan: &Plan<'_>,
-    reached: &mut Reached<'a>,
-    ends: impl Iterator<Item = (usize, &'e ChainEnd<'a>)>,
+    reached: &mut Reached<'e>,
+    ends: impl Iterator<Item = (usize, &'e ChainEnd)>,
 ) -> Vec<Shared> {
     if plan.edits.len() < 2 {
         return Vec::new();

@@ -47,7 +47,7 @@ pub(crate) struct Shared {
 
 impl<'a> Reached<'a> {
     /// Notes what one edit reaches; reports each ref that another edit gets to as well.
-    pub(crate) fn add(&mut self, plan: &Plan<'_>, edit: usize, end: &ChainEnd<'a>) -> Vec<Shared> {
+    pub(crate) fn add(&mut self, plan: &Plan<'_>, edit: usize, end: &'a ChainEnd) -> Vec<Shared> {
         let reaches = reaches(plan, edit, end);
         reaches.into_iter().filter_map(|reach| self.note(plan, reach)).collect()
     }
@@ -73,7 +73,7 @@ impl<'a> Reached<'a> {
     pub(crate) fn crowded(
         &self,
         plan: &Plan<'_>,
-        ends: &[ChainEnd<'_>],
+        ends: &[ChainEnd],
     ) -> BTreeMap<usize, Reason> {
         let mut crowded = BTreeMap::new();
         for (long, end) in missing(ends) {
@@ -92,41 +92,39 @@ impl<'a> Reached<'a> {
     }
 }
 
-fn missing<'e, 'a>(
-    ends: &'e [ChainEnd<'a>],
-) -> impl Iterator<Item = (usize, &'e ChainEnd<'a>)> + use<'e, 'a> {
+fn missing(ends: &[ChainEnd]) -> impl Iterator<Item = (usize, &ChainEnd)> {
     let ends = ends.iter().enumerate();
     ends.filter(|(_, end)| end.target.is_none())
 }
 
-fn same_time(wanted: &ChainEnd<'_>, other: &ChainEnd<'_>) -> Reason {
+fn same_time(wanted: &ChainEnd, other: &ChainEnd) -> Reason {
     Reason::SameTime { wanted: wanted.name.clone(), other: other.name.clone() }
 }
 
-fn reaches<'a>(plan: &Plan<'_>, edit: usize, end: &ChainEnd<'a>) -> Vec<Reach<'a>> {
+fn reaches<'a>(plan: &Plan<'_>, edit: usize, end: &'a ChainEnd) -> Vec<Reach<'a>> {
     // Git logs every move of the branch that HEAD points to for HEAD too, and therefore refuses an
     // edit of HEAD itself beside an edit of that branch. So does this store.
-    if let (true, Some(Target::Symbolic(name))) = (end.name.is_head(), end.target) {
+    if let (true, Some(Target::Symbolic(name))) = (end.name.is_head(), &end.target) {
         debug_assert_eq!(plan.edits[edit].deref, Deref::NoFollow);
-        let via = end.name;
+        let via = &end.name;
         return vec![Reach { edit, name, via }];
     }
-    let names = end.through.iter().copied().skip(1).chain([end.name]);
-    let pairs = end.through.iter().copied().zip(names);
+    let names = end.through.iter().skip(1).chain([&end.name]);
+    let pairs = end.through.iter().zip(names);
     pairs.map(|(via, name)| Reach { edit, name, via }).collect()
 }
 
-/// The ref that stands in the way of a new one: one of its directories, or a ref below it.
+/// Refuses a new name if a ref stands in its way: one of its directories, or a ref below it.
 ///
 /// Costs one lookup per directory and two seeks.
-pub(crate) fn in_the_way(wanted: &RefName, refs: &Overlay<'_, '_>) -> Option<Reason> {
-    let above = wanted.directories().find(|directory| refs.get(directory).is_some());
-    let above = above.map(|name| RefName::new(name).expect("the name of a ref was checked before"));
-    let in_the_way = above.or_else(|| below(wanted, refs))?;
-    Some(Reason::DirectoryFile { wanted: wanted.clone(), in_the_way })
-}
-
-fn below(wanted: &RefName, refs: &Overlay<'_, '_>) -> Option<RefName> {
+pub(crate) fn in_the_way(wanted: &RefName, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
+    let refuse = |in_the_way| Reason::DirectoryFile { wanted: wanted.clone(), in_the_way };
+    for directory in wanted.directories() {
+        if refs.get(directory)?.is_some() {
+            let name = RefName::new(directory).expect("the name of a ref was checked before");
+            return Err(refuse(name));
+        }
+    }
     let directory = [wanted.as_bytes(), b"/"].concat();
-    refs.any_below(&directory).cloned()
+    refs.any_below(&directory)?.map_or(Ok(()), |name| Err(refuse(name)))
 }

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use crate::current::Current;
 use crate::edit::Target;
+use crate::error::ReadError;
 use crate::name::RefName;
 use crate::staged::Move;
 
@@ -28,20 +29,23 @@ impl<'a, 'c> Overlay<'a, 'c> {
     }
 
     /// What a ref holds.
-    pub(crate) fn get(&self, name: &[u8]) -> Option<&Target> {
+    pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Target>, ReadError> {
         match self.moved.get(name) {
-            Some(target) => target.as_ref(),
+            Some(target) => Ok(target.clone()),
             None => self.current.get(name),
         }
     }
 
     /// A ref whose name starts with `directory` (which ends with a slash).
-    pub(crate) fn any_below(&self, directory: &[u8]) -> Option<&RefName> {
+    pub(crate) fn any_below(&self, directory: &[u8]) -> Result<Option<RefName>, ReadError> {
         let range = (Bound::Included(directory), Bound::Unbounded);
         let moved = self.moved.range::<[u8], _>(range);
         let mut moved = moved.take_while(|(name, _)| name.as_bytes().starts_with(directory));
-        let stored = moved.find(|(_, target)| target.is_some()).map(|(name, _)| name);
+        if let Some((name, _)) = moved.find(|(_, target)| target.is_some()) {
+            return Ok(Some(name.clone()));
+        }
+        let hidden = |name: &RefName| self.moved.contains_key(name.as_bytes());
         let mut others = self.current.names_below(directory);
-        stored.or_else(|| others.find(|name| !self.moved.contains_key(name.as_bytes())))
+        others.find(|name| !name.as_ref().is_ok_and(hidden)).transpose()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use refstone::{
-    CreateOptions, Edit, Env, ObjectId, OsEnv, RefName, RefStore, Timestamp, Transaction,
+    CreateOptions, Edit, Env, ObjectId, OpenOptions, OsEnv, RefName, RefStore, Timestamp, Transaction,
 };
 use refstone_log::{EnvFile, EnvLock};
 
@@ -65,13 +65,13 @@ impl Scratch {
 fn open(dir: &Path) -> (RefStore, Arc<Faults>) {
     let faults = Arc::<Faults>::default();
     let env = Arc::new(FaultyEnv(faults.clone()));
-    (RefStore::open_with(env, dir).unwrap(), faults)
+    (RefStore::open_with(dir, OpenOptions::default().env(env)).unwrap(), faults)
 }
 
 pub(crate) fn listing(view: &refstone::View) -> Vec<String> {
-    let line = |(name, target): (&RefName, &refstone::Target)| match target {
-        refstone::Target::Object(id) => format!("{name}={id}"),
-        refstone::Target::Symbolic(to) => format!("{name}->{to}"),
+    let line = |item: Result<(RefName, refstone::Target), _>| match item.unwrap() {
+        (name, refstone::Target::Object(id)) => format!("{name}={id}"),
+        (name, refstone::Target::Symbolic(to)) => format!("{name}->{to}"),
     };
     view.iter_prefix(b"").map(line).collect()
 }

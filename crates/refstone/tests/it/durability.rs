@@ -148,7 +148,7 @@ fn an_acknowledged_transaction_is_in_the_view_at_once() {
     for byte in 1..100 {
         let seq = scratch.store.commit(&tx([Edit::set(head("a"), oid(byte))])).unwrap().seq();
         assert!(scratch.store.view().seq() >= seq);
-        assert_eq!(scratch.store.view().get(&head("a")), Some(&oid(byte).into()));
+        assert_eq!(scratch.store.view().get(&head("a")), Ok(Some(oid(byte).into())));
     }
 }
 
@@ -205,7 +205,7 @@ fn after_a_failed_sync_the_outcome_is_unknown_until_reopened() {
     scratch.faults.syncs.store(1, Ordering::SeqCst);
     let error = scratch.store.commit(&tx([create_a()])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
-    assert_eq!(scratch.store.view().get(&head("a")), None);
+    assert_eq!(scratch.store.view().get(&head("a")), Ok(None));
     let error = scratch.store.commit(&tx([create_a()])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
     assert!(scratch.store.close().is_err());

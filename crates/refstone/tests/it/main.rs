@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "an error that a test does not expect is its failure")]
 
 mod common;
+mod compaction;
 
 mod update_ref;
 

@@ -85,7 +85,7 @@ proptest! {
         for step in steps {
             run(&mut scratch, &mut refs, &step)?;
             let view = scratch.store.view();
-            let listed: Refs = view.iter_prefix(b"").map(|(n, t)| (n.clone(), t.clone())).collect();
+            let listed: Refs = view.iter_prefix(b"").map(Result::unwrap).collect();
             prop_assert_eq!(&listed, &refs, "after {:?}", step);
         }
     }

@@ -51,7 +51,7 @@ fn one_of_many_updates_from_one_old_value_wins() {
         let update = |thread| passes(&scratch.store, Edit::update(name.clone(), new(thread), old));
         assert_eq!(winners(update), 1, "round {round}");
         let view = scratch.store.view();
-        old = view.get(&name).and_then(Target::object).unwrap();
+        old = view.get(&name).unwrap().as_ref().and_then(Target::object).unwrap();
         assert!((0..THREADS).any(|thread| new(thread) == old), "round {round}");
     }
 }
@@ -65,9 +65,9 @@ fn names_in_each_others_way_never_both_win() {
         let name = |thread| if thread % 2 == 0 { short.clone() } else { long.clone() };
         winners(|thread| passes(&scratch.store, Edit::set(name(thread), oid(1))));
         let view = scratch.store.view();
-        let both = view.get(&short).is_some() && view.get(&long).is_some();
+        let both = view.get(&short).unwrap().is_some() && view.get(&long).unwrap().is_some();
         assert!(!both, "round {round}");
-        assert!(view.get(&short).is_some() || view.get(&long).is_some(), "round {round}");
+        assert!(view.get(&short).unwrap().is_some() || view.get(&long).unwrap().is_some(), "round {round}");
     }
 }
 
@@ -82,15 +82,15 @@ fn increments_by_compare_and_set_are_never_lost() {
         true
     });
     let end = oid(1 + 10 * THREADS);
-    assert_eq!(scratch.store.view().get(&name), Some(&end.into()));
+    assert_eq!(scratch.store.view().get(&name), Ok(Some(end.into())));
     scratch.reopen();
-    assert_eq!(scratch.store.view().get(&name), Some(&end.into()));
+    assert_eq!(scratch.store.view().get(&name), Ok(Some(end.into())));
 }
 
 fn increment(store: &RefStore) {
     let name = head("counter");
     loop {
-        let old = store.view().get(&name).and_then(Target::object).unwrap();
+        let old = store.view().get(&name).unwrap().as_ref().and_then(Target::object).unwrap();
         let new = oid(old.as_bytes()[0] + 1);
         if passes(store, Edit::update(name.clone(), new, old)) {
             return;

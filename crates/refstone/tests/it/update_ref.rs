@@ -130,7 +130,7 @@ fn read_ref(git_dir: &Path, path: &Path, refs: &mut BTreeMap<String, String>) {
 pub(crate) fn refs_of(store: &RefStore) -> BTreeMap<String, String> {
     let view = store.view();
     let refs = view.iter_prefix(b"");
-    refs.map(|(name, target)| (name.to_string(), target.to_string())).collect()
+    refs.map(Result::unwrap).map(|(name, target)| (name.to_string(), target.to_string())).collect()
 }
 
 /// Runs a script of `git update-ref --stdin` on the store.

@@ -1,0 +1,154 @@
+//! The live log and what was sealed before it, as one, read without the lock.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use refstone_log::{Anchor, Env, ErrorKind, LogReader, OsEnv, Seq, Timestamp};
+
+use crate::error::{OpenError, ReadError};
+use crate::ranges::{SeqRange, Shelf};
+use crate::replay::Replay;
+use crate::sealed::HistoryFile;
+use crate::shelves::{Shelves, initial_head};
+use crate::snapshot::Snapshot;
+use crate::stack::Stack;
+
+/// How often a reader begins anew when files are merged while it opens them.
+const ATTEMPTS: usize = 16;
+
+/// One live file, and the sealed files before it.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    pub(crate) dir: PathBuf,
+    pub(crate) live: LogReader,
+    pub(crate) shelves: Shelves,
+    pub(crate) anchor: Anchor,
+    /// Oldest first.
+    pub(crate) sealed: Vec<SealedUnit>,
+}
+
+/// A history file that is open. Whoever merges it away does not disturb who has it open.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedUnit {
+    pub(crate) range: SeqRange,
+    pub(crate) file: Arc<HistoryFile>,
+}
+
+impl Archive {
+    /// Opens the live file first and then what was sealed: what is sealed meanwhile is still in it.
+    pub(crate) fn open(dir: &Path) -> Result<Archive, OpenError> {
+        let env: Arc<dyn Env> = Arc::new(OsEnv);
+        let mut attempt = 0;
+        loop {
+            let live = LogReader::open(&*env, dir)?;
+            let shelves = Shelves {
+                env: env.clone(),
+                history: Shelf::history(dir),
+                tables: Shelf::tables(dir),
+                log_id: live.log_id(),
+                object_format: live.object_format(),
+                head: initial_head(dir, live.head())?,
+            };
+            let anchor = live.anchor();
+            attempt += 1;
+            match open_sealed(&shelves, anchor) {
+                Ok(sealed) => return Ok(Archive { dir: dir.to_owned(), live, shelves, anchor, sealed }),
+                Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The refs as transaction `seq` left them; as now, if the log does not have it yet.
+    pub(crate) fn snapshot(mut self, seq: Seq) -> Result<Snapshot, OpenError> {
+        if seq < self.anchor.seq {
+            return Ok(self.sealed_snapshot(seq)?);
+        }
+        let base = self.sealed_snapshot(self.anchor.seq)?;
+        let mut replay = Replay::above(base);
+        while let Some(frame) = self.live.next()? {
+            if frame.seq() > seq {
+                break;
+            }
+            replay.apply(&frame);
+        }
+        replay.finish(&self.dir)
+    }
+
+    /// The newest transaction that was not later than `time`. Reads the live log to there.
+    pub(crate) fn newest_at(&mut self, time: Timestamp) -> Result<Seq, OpenError> {
+        if time < self.anchor.at {
+            return Ok(self.sealed_newest_at(time)?);
+        }
+        let mut newest = self.anchor.seq;
+        while let Some(frame) = self.live.next()? {
+            if frame.at() > time {
+                break;
+            }
+            newest = frame.seq();
+        }
+        Ok(newest)
+    }
+
+    fn sealed_newest_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
+        let mut newest = Seq::ZERO;
+        for unit in &self.sealed {
+            if unit.file.identity().last_at <= time {
+                newest = unit.range.last;
+                continue;
+            }
+            // Times never go back, so the rows up to it are found by halving.
+            let (mut low, mut high) = (0, unit.file.rows());
+            while low < high {
+                let middle = low.midpoint(high);
+                let row = unit.file.fetch(&[middle])?;
+                match row.first() {
+                    Some(moved) if moved.at <= time => {
+                        newest = moved.seq;
+                        low = middle + 1;
+                    }
+                    _ => high = middle,
+                }
+            }
+            break;
+        }
+        Ok(newest)
+    }
+
+    /// Tables as far as they reach, and above them the rows of history up to the transaction.
+    ///
+    /// Whoever made the log may have died before it made a table again, and this reader must not
+    /// write: then the rows of history do.
+    fn sealed_snapshot(&self, seq: Seq) -> Result<Snapshot, ReadError> {
+        let mut tables = Vec::new();
+        for unit in self.sealed.iter().take_while(|unit| unit.range.last <= seq) {
+            match self.shelves.open_table(unit.range) {
+                Ok(table) => tables.push(Arc::new(table)),
+                Err(_) => break,
+            }
+        }
+        let mut snapshot = Snapshot::start(&self.shelves.head, Stack::new(tables));
+        for unit in &self.sealed[snapshot.tables.tables().len()..] {
+            if unit.range.first > seq {
+                break;
+            }
+            for moved in unit.file.moves(0..unit.file.row_at(seq.next())?) {
+                let moved = moved?;
+                let target = moved.target();
+                snapshot.recent.put(moved.name, target);
+            }
+        }
+        snapshot.seq = seq;
+        Ok(snapshot)
+    }
+}
+
+fn open_sealed(shelves: &Shelves, anchor: Anchor) -> Result<Vec<SealedUnit>, ReadError> {
+    let open = |range| Ok(SealedUnit { range, file: Arc::new(shelves.open_history(range)?) });
+    let sealed: Result<Vec<_>, ReadError> = shelves.units(anchor)?.into_iter().map(open).collect();
+    let sealed = sealed?;
+    match sealed.last() {
+        Some(last) if last.file.identity().last_crc != anchor.crc => Err(shelves.foreign(last.range)),
+        _ => Ok(sealed),
+    }
+}

@@ -1,0 +1,378 @@
+//! Takes transactions out of the live log: seals them as history, folds them into tables, and
+//! merges what has become many small files.
+//!
+//! The order is history, table, swap: a crash leaves transactions in two places, never in none. A
+//! file that was merged is removed only after the merged one and its table have their names.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use refstone_log::{CommitError, Leaving, Log, RewriteError, Sealer, Seq, Timestamp};
+
+use crate::digest::Digest;
+use crate::error::ReadError;
+use crate::new_file::TEMPORARY;
+use crate::ranges::{SeqRange, Shelf};
+use crate::row;
+use crate::sealed::{self, Form, HistoryFile, HistoryWriter};
+use crate::shelves::Shelves;
+use crate::stack::Stack;
+use crate::state::State;
+use crate::table::{self, Entry, Table};
+
+/// How many files of one size are merged into one.
+///
+/// Each row is then written again once for every factor of this that the history grows by.
+const MERGE_FAN: usize = 4;
+
+/// Rows of history below which sizes are not told apart.
+const SMALLEST_TIER: u64 = 1 << 14;
+
+/// How a compaction is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactOptions {
+    /// How history is written.
+    pub form: Form,
+    /// What is merged.
+    pub merge: Merge,
+}
+
+/// What a compaction merges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merge {
+    /// Files of one size, once there are four of them: the work per transaction then grows with the
+    /// logarithm of the history.
+    #[default]
+    Due,
+    /// All history into one file.
+    All,
+}
+
+/// How far a compaction has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Transactions leave the live log.
+    Sealing {
+        /// How many have been sealed.
+        done: u64,
+        /// How many will be.
+        of: u64,
+    },
+    /// History files are merged.
+    Merging {
+        /// How many files.
+        files: usize,
+        /// Their rows.
+        rows: u64,
+    },
+}
+
+/// What a compaction did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// The transactions that left the live log; none if it had none.
+    pub sealed: u64,
+    /// Rows of history that were written, by sealing and by merging.
+    pub rows_written: u64,
+    /// Bytes of history and tables that were written.
+    pub bytes_written: u64,
+    /// History files that were merged into others.
+    pub merged: usize,
+    /// The newest transaction that is no longer in the live log.
+    pub sealed_seq: Seq,
+}
+
+impl Compacted {
+    pub(crate) fn add(&mut self, more: &Compacted) {
+        self.sealed += more.sealed;
+        self.rows_written += more.rows_written;
+        self.bytes_written += more.bytes_written;
+        self.merged += more.merged;
+        self.sealed_seq = more.sealed_seq;
+    }
+}
+
+/// Why a compaction failed. No transaction is lost, and what was sealed stays sealed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompactError {
+    /// The live log could not be rewritten.
+    #[error(transparent)]
+    Rewrite(#[from] RewriteError),
+    /// A file of history or a table could not be read or written.
+    #[error(transparent)]
+    Files(#[from] ReadError),
+    /// The log had stopped or was closed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// One compaction.
+pub(crate) struct Compaction<'s> {
+    pub(crate) log: &'s Log,
+    pub(crate) state: &'s State,
+    pub(crate) shelves: &'s Shelves,
+    pub(crate) options: CompactOptions,
+    /// Asked between two steps: whether to stop there.
+    pub(crate) stop: &'s dyn Fn() -> bool,
+    pub(crate) progress: &'s mut dyn FnMut(Progress),
+    pub(crate) done: Compacted,
+}
+
+impl Compaction<'_> {
+    pub(crate) fn run(mut self) -> Result<Compacted, CompactError> {
+        self.sweep()?;
+        self.seal()?;
+        while !(self.stop)() && self.merge_next()? {}
+        self.done.sealed_seq = self.state.snapshot().tables.reaches();
+        Ok(self.done)
+    }
+
+    /// Seals all that is durable, and puts the new table below the view.
+    fn seal(&mut self) -> Result<(), CompactError> {
+        let through = self.state.start_young();
+        let sealed = self.rewrite(through);
+        let Ok(Some(range)) = sealed else {
+            self.state.forget_young();
+            return sealed.map(drop);
+        };
+        let opened = self.shelves.open_table(range);
+        let table = opened.inspect_err(|_| self.state.forget_young())?;
+        let mut tables = self.state.snapshot().tables.tables().to_vec();
+        tables.push(Arc::new(table));
+        self.state.tables_reach(Arc::new(Stack::new(tables)));
+        Ok(())
+    }
+
+    fn rewrite(&mut self, through: Seq) -> Result<Option<SeqRange>, CompactError> {
+        let first = self.state.snapshot().tables.reaches().next();
+        if through < first {
+            return Ok(None);
+        }
+        let range = SeqRange { first, last: through };
+        let mut seal = Seal { compaction: self, range };
+        match self_rewrite(&mut seal)? {
+            Some(sealed) if sealed == through => Ok(Some(range)),
+            // Both were read from the same log, and what is in the view is durable.
+            sealed => Err(RewriteError::Seal(
+                format!("expected the log to give up {through}, it gave up {sealed:?}").into(),
+            )
+            .into()),
+        }
+    }
+
+    /// Merges one run of files, if one is due.
+    fn merge_next(&mut self) -> Result<bool, CompactError> {
+        let tables = self.state.snapshot().tables.clone();
+        let sizes: Vec<u64> = tables.tables().iter().map(|table| table.history_rows()).collect();
+        let Some(from) = due(&sizes, self.options.merge) else { return Ok(false) };
+        let inputs = &tables.tables()[from..];
+        let merged = self.merge(inputs)?;
+        let mut next = tables.tables()[..from].to_vec();
+        next.push(Arc::new(merged));
+        self.state.tables_merged(Arc::new(Stack::new(next)));
+        for input in inputs {
+            let identity = input.identity();
+            self.remove(SeqRange { first: identity.first, last: identity.last });
+        }
+        self.done.merged += inputs.len();
+        Ok(true)
+    }
+
+    fn merge(&mut self, inputs: &[Arc<Table>]) -> Result<Table, CompactError> {
+        let ranges: Vec<SeqRange> = inputs
+            .iter()
+            .map(|table| SeqRange { first: table.identity().first, last: table.identity().last })
+            .collect();
+        let range = SeqRange { first: ranges[0].first, last: ranges[ranges.len() - 1].last };
+        let rows = inputs.iter().map(|table| table.history_rows()).sum();
+        (self.progress)(Progress::Merging { files: inputs.len(), rows });
+        let files: Result<Vec<HistoryFile>, ReadError> =
+            ranges.iter().map(|range| self.shelves.open_history(*range)).collect();
+        let env = &*self.shelves.env;
+        let path = self.shelves.history.path(range);
+        sealed::merge(env, &path, &files?, self.options.form).map_err(ReadError::from)?;
+        self.shelves.sync(&self.shelves.history)?;
+        table::merge(env, &self.shelves.tables.path(range), inputs).map_err(ReadError::from)?;
+        self.shelves.sync(&self.shelves.tables)?;
+        self.count(range)?;
+        Ok(self.shelves.open_table(range)?)
+    }
+
+    /// Notes what was written for a range.
+    fn count(&mut self, range: SeqRange) -> Result<(), ReadError> {
+        let history = self.shelves.open_history(range)?;
+        self.done.rows_written += u64::from(history.rows());
+        self.done.bytes_written += history.bytes() + self.shelves.open_table(range)?.bytes();
+        Ok(())
+    }
+
+    /// Removes what a crash or an earlier merge left: unfinished files, and files whose
+    /// transactions are in another that counts, or still in the live log.
+    fn sweep(&self) -> Result<(), CompactError> {
+        let tables = self.state.snapshot().tables.clone();
+        let counts = |range: &SeqRange| {
+            tables.tables().iter().any(|table| {
+                (table.identity().first, table.identity().last) == (range.first, range.last)
+            })
+        };
+        for shelf in [&self.shelves.history, &self.shelves.tables] {
+            for range in self.shelves.list(shelf)?.into_iter().filter(|range| !counts(range)) {
+                self.remove_from(shelf, range);
+            }
+            self.sweep_temporary(shelf);
+        }
+        Ok(())
+    }
+
+    fn sweep_temporary(&self, shelf: &Shelf) {
+        let env = &self.shelves.env;
+        for name in env.list(shelf.dir()).unwrap_or_default() {
+            if name.to_string_lossy().ends_with(TEMPORARY) {
+                let _ = env.remove(&shelf.dir().join(name));
+            }
+        }
+    }
+
+    fn remove(&self, range: SeqRange) {
+        self.remove_from(&self.shelves.history, range);
+        self.remove_from(&self.shelves.tables, range);
+    }
+
+    /// A file that stays is no harm: its range lies in another's, and the next sweep tries again.
+    fn remove_from(&self, shelf: &Shelf, range: SeqRange) {
+        let _ = self.shelves.env.remove(&shelf.path(range));
+    }
+}
+
+fn self_rewrite(seal: &mut Seal<'_, '_>) -> Result<Option<Seq>, CompactError> {
+    let log = seal.compaction.log.clone();
+    let through = seal.range.last;
+    Ok(log.rewrite(through, seal)?.map(|rewritten| rewritten.sealed_seq))
+}
+
+/// Writes what leaves the log.
+struct Seal<'c, 's> {
+    compaction: &'c mut Compaction<'s>,
+    range: SeqRange,
+}
+
+impl Sealer for Seal<'_, '_> {
+    fn seal(&mut self, leaving: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let shelves = self.compaction.shelves;
+        shelves.make_dir(&shelves.history)?;
+        let path = shelves.history.path(self.range);
+        let form = self.compaction.options.form;
+        let mut writer =
+            HistoryWriter::create(&*shelves.env, &path, shelves.object_format, form)?;
+        let mut digest = Digest::default();
+        let (crc, at) = self.copy(leaving, &mut writer, &mut digest)?;
+        let rows = writer.rows();
+        let identity = self.identity(crc, at);
+        writer.finish(identity.clone())?;
+        shelves.write_table(self.range, digest, &identity, rows)?;
+        shelves.sync(&shelves.history)?;
+        shelves.sync(&shelves.tables)?;
+        self.compaction.count(self.range)?;
+        Ok(())
+    }
+}
+
+impl Seal<'_, '_> {
+    /// Copies the rows; returns checksum and time of the last frame.
+    fn copy(
+        &mut self,
+        leaving: &mut Leaving<'_>,
+        writer: &mut HistoryWriter<'_>,
+        digest: &mut Digest,
+    ) -> Result<(u32, Timestamp), Box<dyn Error + Send + Sync>> {
+        let of = self.range.last.get() - self.range.first.get() + 1;
+        let mut last = (0, Timestamp::default());
+        while let Some(frame) = leaving.next()? {
+            for stored in frame.ref_rows() {
+                let row = writer.rows();
+                writer.push(frame.seq(), frame.at(), &stored.as_row())?;
+                let (name, target) = row::decode(&stored)?;
+                digest.note(name, Entry { seq: frame.seq(), at: frame.at(), target }, row);
+            }
+            last = (frame.crc(), frame.at());
+            self.compaction.done.sealed += 1;
+            if self.compaction.done.sealed.is_multiple_of(1024) {
+                (self.compaction.progress)(Progress::Sealing { done: self.compaction.done.sealed, of });
+            }
+        }
+        Ok(last)
+    }
+
+    fn identity(&self, last_crc: u32, last_at: Timestamp) -> sealed::Identity {
+        let shelves = self.compaction.shelves;
+        let gaps = self.compaction.log.gaps().iter().copied();
+        sealed::Identity {
+            log_id: shelves.log_id,
+            object_format: shelves.object_format,
+            first: self.range.first,
+            last: self.range.last,
+            last_crc,
+            last_at,
+            gaps: gaps.filter(|(first, last)| *first <= self.range.last && *last >= self.range.first).collect(),
+        }
+    }
+}
+
+/// From which file on all are merged into one, given their rows, oldest first.
+fn due(sizes: &[u64], merge: Merge) -> Option<usize> {
+    if merge == Merge::All {
+        return (sizes.len() > 1).then_some(0);
+    }
+    let tier = |rows: u64| (rows / SMALLEST_TIER).checked_ilog(MERGE_FAN as u64).map_or(0, |t| t + 1);
+    let tiers: Vec<u32> = sizes.iter().map(|rows| tier(*rows)).collect();
+    (0..=tiers.iter().copied().max()?).find_map(|size| {
+        let run = tiers.iter().rev().take_while(|tier| **tier <= size).count();
+        let newest = &tiers[tiers.len() - run..];
+        // Smaller ones are merged along, but do not make a merge due: that would write a large file
+        // again for every few small ones.
+        let of_size = newest.iter().filter(|tier| **tier == size).count();
+        (of_size >= MERGE_FAN).then_some(tiers.len() - run)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Breaks: counting smaller files towards a merge (a large one is written again for each few).
+    #[test]
+    fn the_work_per_row_grows_with_the_logarithm() {
+        let mut written = Vec::new();
+        for seals in [64_u64, 512, 4096] {
+            let (mut sizes, mut rows) = (Vec::new(), 0);
+            for _ in 0..seals {
+                sizes.push(8192);
+                rows += 8192;
+                while let Some(from) = due(&sizes, Merge::Due) {
+                    let merged: u64 = sizes.drain(from..).sum();
+                    rows += merged;
+                    sizes.push(merged);
+                }
+                assert!(sizes.len() <= 3 * 8, "{sizes:?}");
+            }
+            written.push(rows as f64 / (seals * 8192) as f64);
+        }
+        assert!(written[1] - written[0] < 2.1 && written[2] - written[1] < 2.1, "{written:?}");
+        assert!(written[2] < 8.0, "{written:?}");
+    }
+
+    #[test]
+    fn four_of_one_size_are_merged_and_a_large_one_is_left_alone() {
+        let small = SMALLEST_TIER / 2;
+        assert_eq!(due(&[small; 3], Merge::Due), None);
+        assert_eq!(due(&[small; 4], Merge::Due), Some(0));
+        assert_eq!(due(&[1 << 20, small, small, small, small], Merge::Due), Some(1));
+        assert_eq!(due(&[1 << 20, small], Merge::Due), None);
+        assert_eq!(due(&[1 << 20, small], Merge::All), Some(0));
+        assert_eq!(due(&[1 << 20], Merge::All), None);
+        assert_eq!(due(&[], Merge::Due), None);
+    }
+}

@@ -1,0 +1,324 @@
+//! The moves of a store, from its first transaction to the newest that is published.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use refstone_log::{Frame, LogReader, OsEnv, Seq};
+
+use crate::archive::{Archive, SealedUnit};
+use crate::error::{OpenError, ReadError};
+use crate::name::RefName;
+use crate::row::RefMove;
+use crate::sealed::HistoryFile;
+
+/// Rows of a history file that are read at a time.
+const CHUNK: u32 = 2048;
+
+/// Every move, oldest first, of one ref or of all.
+///
+/// The moves of a deleted ref are among them: its history outlives it.
+///
+/// # Errors
+///
+/// If there is no log. Damage further on is the last item of the iterator.
+pub fn history(dir: &Path, of: Option<&RefName>) -> Result<History, OpenError> {
+    history_after(dir, Seq::ZERO, of)
+}
+
+/// Every move of the transactions after `after`, oldest first.
+///
+/// A follower that remembers the last transaction it has dealt with goes on here, each transaction
+/// once and in order, whatever was sealed or merged meanwhile.
+///
+/// # Errors
+///
+/// As [`history`].
+pub fn history_after(
+    dir: &Path,
+    after: Seq,
+    of: Option<&RefName>,
+) -> Result<History, OpenError> {
+    let mut history = History {
+        dir: dir.to_owned(),
+        of: of.cloned(),
+        after,
+        sealed: VecDeque::new(),
+        live: None,
+        read: VecDeque::new(),
+        failed: false,
+    };
+    history.reopen()?;
+    Ok(history)
+}
+
+/// The moves of [`history`].
+///
+/// All of them are durable. At the end of the log it gives `None`, and may be asked again later: it
+/// follows the log over compactions.
+#[derive(Debug)]
+pub struct History {
+    dir: PathBuf,
+    of: Option<RefName>,
+    /// The newest transaction whose moves were read.
+    after: Seq,
+    /// What is still to be read of history files.
+    sealed: VecDeque<Rows>,
+    live: Option<LogReader>,
+    /// Moves read, not given out yet.
+    read: VecDeque<RefMove>,
+    failed: bool,
+}
+
+impl Iterator for History {
+    type Item = Result<RefMove, OpenError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.read.is_empty() && !self.failed {
+            match self.read_more() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    // A transaction is told whole or not at all.
+                    self.read.clear();
+                    self.failed = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        self.read.pop_front().map(Ok)
+    }
+}
+
+impl History {
+    /// The newest transaction that was read, whether it had moves that were asked for or not.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.after
+    }
+
+    /// Reads the next moves; says whether there was anything to read.
+    fn read_more(&mut self) -> Result<bool, OpenError> {
+        if let Some(rows) = self.sealed.front_mut() {
+            match rows.next_chunk(Order::OldestFirst)? {
+                Some(moves) => self.read.extend(moves),
+                None => {
+                    self.after = self.after.max(rows.last);
+                    self.sealed.pop_front();
+                }
+            }
+            return Ok(true);
+        }
+        self.read_transaction()
+    }
+
+    fn read_transaction(&mut self) -> Result<bool, OpenError> {
+        let Some(live) = &mut self.live else { return Ok(false) };
+        let Some(frame) = live.next()? else { return self.follow() };
+        if frame.seq() <= self.after {
+            return Ok(true);
+        }
+        let moves = moves_of(&frame, &self.dir, self.of.as_ref())?;
+        self.after = frame.seq();
+        self.read.extend(moves);
+        Ok(true)
+    }
+
+    /// At the end of the live file: goes on in the file that has taken its place, if there is one.
+    fn follow(&mut self) -> Result<bool, OpenError> {
+        let read = self.live.as_ref().map(LogReader::anchor);
+        let now = LogReader::open(&OsEnv, &self.dir)?;
+        if read == Some(now.anchor()) {
+            return Ok(false);
+        }
+        self.reopen()?;
+        Ok(true)
+    }
+
+    fn reopen(&mut self) -> Result<(), OpenError> {
+        let archive = Archive::open(&self.dir)?;
+        let (after, of) = (self.after, self.of.as_ref());
+        let newer = archive.sealed.iter().filter(|unit| unit.range.last > after);
+        let rows: Result<VecDeque<Rows>, ReadError> =
+            newer.map(|unit| Rows::of(&archive, unit, of, after)).collect();
+        self.sealed = rows?;
+        self.live = Some(archive.live);
+        Ok(())
+    }
+}
+
+/// Every move, newest first, of one ref or of all.
+///
+/// Costs a read of the live log; then, for one ref, a lookup in each table and a read of the pages
+/// that have its moves, as far as they are taken from the iterator.
+///
+/// # Errors
+///
+/// As [`history`].
+pub fn history_newest_first(dir: &Path, of: Option<&RefName>) -> Result<NewestFirst, OpenError> {
+    let mut archive = Archive::open(dir)?;
+    let mut read = Vec::new();
+    let mut problem = None;
+    loop {
+        match archive.live.next() {
+            Ok(Some(frame)) => match moves_of(&frame, dir, of) {
+                Ok(moves) => read.extend(moves),
+                Err(error) => {
+                    problem = Some(error);
+                    break;
+                }
+            },
+            Ok(None) => break,
+            Err(error) => {
+                problem = Some(error.into());
+                break;
+            }
+        }
+    }
+    let sealed = archive.sealed.iter().map(|unit| Rows::of(&archive, unit, of, Seq::ZERO));
+    let sealed = sealed.collect::<Result<Vec<_>, _>>()?;
+    Ok(NewestFirst { problem, read, sealed })
+}
+
+/// The moves of [`history_newest_first`]. Damage to the live log is the first item, and what is
+/// sound follows it; damage to history is the last.
+#[derive(Debug)]
+pub struct NewestFirst {
+    problem: Option<OpenError>,
+    /// Oldest first.
+    read: Vec<RefMove>,
+    /// Oldest first.
+    sealed: Vec<Rows>,
+}
+
+impl Iterator for NewestFirst {
+    type Item = Result<RefMove, OpenError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(problem) = self.problem.take() {
+            return Some(Err(problem));
+        }
+        while self.read.is_empty() {
+            match self.sealed.last_mut()?.next_chunk(Order::NewestFirst) {
+                Ok(Some(moves)) => self.read = moves,
+                Ok(None) => drop(self.sealed.pop()),
+                Err(error) => {
+                    self.sealed.clear();
+                    return Some(Err(error.into()));
+                }
+            }
+        }
+        self.read.pop().map(Ok)
+    }
+}
+
+/// Rows of one history file that are still to be read.
+#[derive(Debug)]
+struct Rows {
+    file: Arc<HistoryFile>,
+    /// The last transaction of the file.
+    last: Seq,
+    wanted: Wanted,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    /// All of a range.
+    Range(Range<u32>),
+    /// These, ascending.
+    Some(VecDeque<u32>),
+    /// Those of the range that are about a ref: there is no table to say which.
+    Search(Range<u32>, RefName),
+}
+
+#[derive(Clone, Copy)]
+enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
+impl Rows {
+    /// The rows of a file that are about a ref, or all, of transactions after `after`.
+    fn of(
+        archive: &Archive,
+        unit: &SealedUnit,
+        of: Option<&RefName>,
+        after: Seq,
+    ) -> Result<Rows, ReadError> {
+        let file = unit.file.clone();
+        let range = file.row_at(after.next())?..file.rows();
+        let wanted = match of {
+            None => Wanted::Range(range),
+            Some(name) => match archive.shelves.open_table(unit.range) {
+                Ok(table) => {
+                    let rows = table.rows(name.as_bytes())?.into_iter();
+                    Wanted::Some(rows.filter(|row| range.contains(row)).collect())
+                }
+                Err(_) => Wanted::Search(range, name.clone()),
+            },
+        };
+        Ok(Rows { file, last: unit.range.last, wanted })
+    }
+
+    /// Moves of some more rows, ascending; `None` if there are no more.
+    fn next_chunk(&mut self, order: Order) -> Result<Option<Vec<RefMove>>, ReadError> {
+        match &mut self.wanted {
+            Wanted::Some(rows) if rows.is_empty() => Ok(None),
+            Wanted::Range(range) | Wanted::Search(range, _) if range.is_empty() => Ok(None),
+            Wanted::Some(rows) => {
+                let chunk = (CHUNK as usize).min(rows.len());
+                let chunk: Vec<u32> = match order {
+                    Order::OldestFirst => rows.drain(..chunk).collect(),
+                    Order::NewestFirst => rows.split_off(rows.len() - chunk).into(),
+                };
+                Ok(Some(self.file.fetch(&chunk)?))
+            }
+            Wanted::Range(range) => {
+                let chunk = split(range, order);
+                Ok(Some(self.file.moves(chunk).collect::<Result<_, _>>()?))
+            }
+            Wanted::Search(range, name) => {
+                let chunk = split(range, order);
+                let about = |moved: &Result<RefMove, _>| {
+                    moved.as_ref().map_or(true, |moved| moved.name == *name)
+                };
+                Ok(Some(self.file.moves(chunk).filter(about).collect::<Result<_, _>>()?))
+            }
+        }
+    }
+}
+
+/// Takes a chunk off one end of a range.
+fn split(range: &mut Range<u32>, order: Order) -> Range<u32> {
+    match order {
+        Order::OldestFirst => {
+            let end = range.end.min(range.start + CHUNK);
+            std::mem::replace(&mut range.start, end)..end
+        }
+        Order::NewestFirst => {
+            let start = range.start.max(range.end.saturating_sub(CHUNK));
+            start..std::mem::replace(&mut range.end, start)
+        }
+    }
+}
+
+fn moves_of(
+    frame: &Frame<'_>,
+    dir: &Path,
+    of: Option<&RefName>,
+) -> Result<Vec<RefMove>, OpenError> {
+    let mut moves = Vec::with_capacity(frame.row_count());
+    for row in 0..frame.row_count() {
+        let moved = RefMove::from_row(frame, row).map_err(|problem| OpenError::Row {
+            dir: dir.to_owned(),
+            seq: frame.seq(),
+            row,
+            problem,
+        })?;
+        if of.is_none_or(|of| *of == moved.name) {
+            moves.push(moved);
+        }
+    }
+    Ok(moves)
+}

@@ -1,0 +1,195 @@
+//! The files of what was sealed: which of them count, and how the tables are made anew.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat};
+
+use crate::digest::Digest;
+use crate::edit::Target;
+use crate::error::{OpenError, ReadError};
+use crate::name::RefName;
+use crate::ranges::{SeqRange, Shelf, chain};
+use crate::sealed::{self, HistoryFile};
+use crate::stack::Stack;
+use crate::table::{self, Entry, Table};
+
+/// The directory of a store, and what of its log the files beside it must agree with.
+#[derive(Clone, Debug)]
+pub(crate) struct Shelves {
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) history: Shelf,
+    pub(crate) tables: Shelf,
+    pub(crate) log_id: [u8; 16],
+    pub(crate) object_format: ObjectFormat,
+    /// What `HEAD` points to until a row moves it.
+    pub(crate) head: RefName,
+}
+
+impl Shelves {
+    /// The tables that reach the anchor of the live log. Writes nothing.
+    fn load(&self, anchor: Anchor) -> Result<Stack, ReadError> {
+        let tables = self.units(anchor)?.into_iter().map(|range| self.open_table(range).map(Arc::new));
+        let tables = tables.collect::<Result<Vec<_>, _>>()?;
+        match tables.last() {
+            Some(last) if last.identity().last_crc != anchor.crc => {
+                let problem = format!("{}: it is of another log", last.path().display());
+                Err(ReadError::because(ErrorKind::Corrupt, problem))
+            }
+            _ => Ok(Stack::new(tables)),
+        }
+    }
+
+    /// The tables that reach the anchor; what is missing or damaged is made anew from history.
+    ///
+    /// The caller holds the lock of the store.
+    pub(crate) fn load_or_rebuild(&self, anchor: Anchor) -> Result<Stack, ReadError> {
+        self.load(anchor).or_else(|_| self.rebuild(anchor, Keep::Sound))
+    }
+
+    /// Makes tables from history.
+    pub(crate) fn rebuild(&self, anchor: Anchor, keep: Keep) -> Result<Stack, ReadError> {
+        let mut tables = Vec::new();
+        for range in self.units(anchor)? {
+            let sound = match keep {
+                Keep::Sound => self.open_table(range).ok(),
+                Keep::Nothing => None,
+            };
+            // Of the last one also the checksum is known, and it must be the right one.
+            let fits = |table: &Table| range.last != anchor.seq || table.identity().last_crc == anchor.crc;
+            match sound.filter(fits) {
+                Some(table) => tables.push(Arc::new(table)),
+                None => tables.push(Arc::new(self.table_of_history(range, anchor)?)),
+            }
+        }
+        Ok(Stack::new(tables))
+    }
+
+    /// The ranges of the history files that count, up to the anchor: those that have a table, or
+    /// else those that there are.
+    pub(crate) fn units(&self, anchor: Anchor) -> Result<Vec<SeqRange>, ReadError> {
+        let history = self.list(&self.history)?;
+        let mut both = self.list(&self.tables)?;
+        both.retain(|range| history.contains(range));
+        let units = chain(&both, anchor.seq).or_else(|| chain(&history, anchor.seq));
+        units.ok_or_else(|| {
+            let (dir, newest) = (self.history.dir().display(), anchor.seq);
+            let problem = format!(
+                "{dir}: expected files that hold the transactions 1 to {newest}, which have left the \
+                 live log; some are missing. Restore them from a backup: their names say what they hold"
+            );
+            ReadError::because(ErrorKind::Corrupt, problem)
+        })
+    }
+
+    /// A history file that ends with another transaction than the live log starts behind.
+    pub(crate) fn foreign(&self, range: SeqRange) -> ReadError {
+        let path = self.history.path(range);
+        let problem = format!(
+            "{}: expected it to end with transaction {} of this log, found another one of that number. \
+             Is it, or the live log, from another backup?",
+            path.display(),
+            range.last
+        );
+        ReadError::because(ErrorKind::Corrupt, problem)
+    }
+
+    pub(crate) fn open_history(&self, range: SeqRange) -> Result<HistoryFile, ReadError> {
+        let path = self.history.path(range);
+        let file = HistoryFile::open(&*self.env, &path)?;
+        let identity = file.identity();
+        self.check(&path, range, identity.log_id, SeqRange { first: identity.first, last: identity.last })?;
+        Ok(file)
+    }
+
+    pub(crate) fn open_table(&self, range: SeqRange) -> Result<Table, ReadError> {
+        let path = self.tables.path(range);
+        let table = Table::open(&*self.env, &path)?;
+        let identity = table.identity();
+        self.check(&path, range, identity.log_id, SeqRange { first: identity.first, last: identity.last })?;
+        Ok(table)
+    }
+
+    fn check(&self, path: &Path, named: SeqRange, log_id: [u8; 16], holds: SeqRange) -> Result<(), ReadError> {
+        if log_id == self.log_id && holds == named {
+            return Ok(());
+        }
+        let problem = format!("{}: expected a file of this log and of the range in its name", path.display());
+        Err(ReadError::because(ErrorKind::Corrupt, problem))
+    }
+
+    fn table_of_history(&self, range: SeqRange, anchor: Anchor) -> Result<Table, ReadError> {
+        let history = self.open_history(range)?;
+        let last_crc = history.identity().last_crc;
+        if range.last == anchor.seq && last_crc != anchor.crc {
+            return Err(self.foreign(range));
+        }
+        let mut digest = Digest::default();
+        for (row, moved) in (0..).zip(history.moves(0..history.rows())) {
+            let moved = moved?;
+            let target = match (moved.new_oid, moved.symref) {
+                (Some(oid), _) => Some(Target::Object(oid)),
+                (None, symref) => symref.map(Target::Symbolic),
+            };
+            let entry = Entry { seq: moved.seq, at: moved.at, target };
+            digest.note(moved.name, entry, row);
+        }
+        self.write_table(range, digest, history.identity(), history.rows())?;
+        self.sync(&self.tables)?;
+        self.open_table(range)
+    }
+
+    /// Writes the table that goes with a history file; the caller syncs the directory.
+    pub(crate) fn write_table(
+        &self,
+        range: SeqRange,
+        mut digest: Digest,
+        history: &sealed::Identity,
+        rows: u32,
+    ) -> Result<(), ReadError> {
+        self.make_dir(&self.tables)?;
+        if range.first == refstone_log::Seq::ZERO.next() {
+            digest.start_head(self.head.clone());
+        }
+        let identity = table::Identity {
+            log_id: self.log_id,
+            object_format: self.object_format,
+            first: range.first,
+            last: range.last,
+            last_crc: history.last_crc,
+            last_at: history.last_at,
+        };
+        digest.write(&*self.env, &self.tables.path(range), identity, rows)
+    }
+
+    pub(crate) fn make_dir(&self, shelf: &Shelf) -> Result<(), ReadError> {
+        self.env.create_dir_all(shelf.dir()).map_err(|error| ReadError::io(shelf.dir(), "create", &error))
+    }
+
+    /// Makes the names in a shelf durable, and its own.
+    pub(crate) fn sync(&self, shelf: &Shelf) -> Result<(), ReadError> {
+        let parent = shelf.dir().parent().unwrap_or(shelf.dir());
+        for dir in [shelf.dir(), parent] {
+            self.env.sync_dir(dir).map_err(|error| ReadError::io(dir, "sync", &error))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn list(&self, shelf: &Shelf) -> Result<Vec<SeqRange>, ReadError> {
+        shelf.list(&*self.env).map_err(|error| ReadError::io(shelf.dir(), "list", &error))
+    }
+}
+
+/// Which tables a rebuild keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Those that open and fit.
+    Sound,
+    /// None.
+    Nothing,
+}
+
+/// The initial target of `HEAD`, from the raw bytes in the log's schema.
+pub(crate) fn initial_head(dir: &Path, head: &[u8]) -> Result<RefName, OpenError> {
+    RefName::new(head).map_err(|problem| OpenError::Head { dir: dir.to_owned(), problem })
+}
