@@ -69,6 +69,12 @@ mod store;
 
 mod read;
 
+// What has left the log.
+mod new_file;
+
+#[allow(dead_code, unused_imports, reason = "the store does not seal transactions yet")]
+mod sealed;
+
 mod error;
 
 pub use edit::{Change, Deref, Edit, Expected, Target};
