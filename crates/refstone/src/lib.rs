@@ -58,6 +58,13 @@ mod current;
 
 mod state;
 
+// The state in files, for when the log has been cut.
+#[cfg_attr(not(test), expect(dead_code, reason = "the store does not open tables yet"))]
+mod new_file;
+
+#[cfg_attr(not(test), expect(dead_code, reason = "the store does not open tables yet"))]
+mod table;
+
 // The store, on the log.
 mod row;
 
