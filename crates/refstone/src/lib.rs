@@ -66,6 +66,13 @@ mod current;
 
 mod state;
 
+// The state in files, for when the log has been cut.
+#[cfg_attr(not(test), expect(dead_code, reason = "the store does not open tables yet"))]
+mod new_file;
+
+#[cfg_attr(not(test), expect(dead_code, reason = "the store does not open tables yet"))]
+mod table;
+
 // The store, on the log.
 mod row;
 
@@ -95,6 +102,12 @@ mod archive;
 mod history;
 
 mod read;
+
+// What has left the log.
+mod new_file;
+
+#[allow(dead_code, unused_imports, reason = "the store does not seal transactions yet")]
+mod sealed;
 
 mod error;
 

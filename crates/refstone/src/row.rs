@@ -40,11 +40,19 @@ impl RefMove {
     }
 
     pub(crate) fn from_row(frame: &Frame<'_>, row: usize) -> Result<RefMove, RowProblem> {
-        let stored = frame.ref_row(row);
+        RefMove::new(frame.seq(), frame.at(), frame.ref_row(row))
+    }
+
+    /// The move that a row of a transaction records.
+    pub(crate) fn new(
+        seq: Seq,
+        at: Timestamp,
+        stored: DecodedRefRow<'_>,
+    ) -> Result<RefMove, RowProblem> {
         let (name, target) = decode(&stored)?;
         Ok(RefMove {
-            seq: frame.seq(),
-            at: frame.at(),
+            seq,
+            at,
             name,
             old_oid: stored.old_oid.map(ObjectId::from_bytes).transpose()?,
             new_oid: target.as_ref().and_then(Target::object),

@@ -1,0 +1,378 @@
+//! Reading a history file, by row number, in bounded memory.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{TimestampMicrosecondType, UInt64Type};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataReader,
+    RowGroupMetaData,
+};
+use parquet::file::reader::Length;
+use parquet::file::statistics::Statistics;
+use refstone_log::{Env, Seq, Timestamp};
+
+use super::checked::Checked;
+use super::columns::{self, AT, Form, NEW_OID, SEQ};
+use super::error::{Place, SealedError};
+use super::identity::{Identity, Pairs};
+use super::rows::{Rows, bytes_at};
+use super::scan::{Moves, MovesBack, Scan};
+use super::sources::Sources;
+use super::{footer, names};
+use crate::oid::ObjectId;
+use crate::row::RefMove;
+
+/// A history file, open for reading. A clone shares it, and so does every iterator over it: the
+/// file may be removed meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryFile(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    rows: u32,
+    identity: Identity,
+    form: Form,
+    checked: Checked,
+    /// Without pairs.
+    metadata: FileMetaData,
+    groups: Vec<Group>,
+}
+
+/// A row group.
+#[derive(Debug)]
+struct Group {
+    rows: Range<u32>,
+    metadata: RowGroupMetaData,
+}
+
+impl HistoryFile {
+    /// Opens a file: reads its footer, and nothing else.
+    pub(crate) fn open(env: &dyn Env, path: &Path) -> Result<HistoryFile, SealedError> {
+        let file = env.open_read(path).map_err(SealedError::io(path, "open"))?;
+        let (metadata, start) = footer::read(&*file, path)?;
+        let damaged = |problem: String| SealedError::damaged(path, Place::Footer, problem);
+
+        let pairs = metadata.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
+        let pairs = Pairs(pairs);
+        let (identity, form) = Identity::from_pairs(&pairs).map_err(damaged)?;
+        check_name(path, &identity).map_err(damaged)?;
+        let checked = Checked::new(file, path, start, pairs.find("blocks").map_err(damaged)?)?;
+
+        let metadata = footer::with_pairs(metadata, None);
+        check_schema(&metadata, &identity, form).map_err(damaged)?;
+        let groups = groups(&metadata).ok_or_else(|| damaged("rows cannot be counted".into()))?;
+        let rows = groups.last().map_or(0, |group| group.rows.end);
+        let metadata = metadata.file_metadata().clone();
+        let path = path.to_owned();
+        let inner = Inner { path, rows, identity, form, checked, metadata, groups };
+        Ok(HistoryFile(Arc::new(inner)))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        self.0.form
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> u32 {
+        self.0.rows
+    }
+
+    /// The length of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        Length::len(&self.0.checked)
+    }
+
+    /// The moves in these rows, oldest first. Rows behind the last one are none.
+    pub(crate) fn moves(&self, rows: Range<u32>) -> Moves {
+        Moves::new(self.scan(rows))
+    }
+
+    /// The moves in these rows, newest first.
+    pub(crate) fn moves_back(&self, rows: Range<u32>) -> MovesBack {
+        MovesBack::new(self.clone(), rows.start..rows.end.min(self.rows()))
+    }
+
+    /// These rows as they are stored, oldest first, some thousands at a time.
+    pub(crate) fn scan(&self, rows: Range<u32>) -> Scan {
+        Scan::new(self.clone(), rows.start..rows.end.min(self.rows()))
+    }
+
+    /// The moves in the rows with these numbers, which ascend. Decodes only pages with such a row;
+    /// in a derived file, also the pages that hold their old object ids.
+    ///
+    /// # Panics
+    /// If the numbers do not ascend, or reach behind the last row.
+    pub(crate) fn fetch(&self, numbers: &[u32]) -> Result<Vec<RefMove>, SealedError> {
+        let mut sources = Sources::default();
+        let mut moves = Vec::with_capacity(numbers.len());
+        for (group, numbers) in self.by_group(numbers) {
+            for rows in self.rows_of(group, numbers, &mut sources)? {
+                for (index, row) in rows.iter().enumerate() {
+                    moves.push(self.told(rows.number(index), row.ref_move())?);
+                }
+            }
+        }
+        Ok(moves)
+    }
+
+    /// The first row of a transaction not before `seq`; [`rows`](Self::rows) if there is none.
+    pub(crate) fn row_at(&self, seq: Seq) -> Result<u32, SealedError> {
+        let seq = i64::try_from(seq.get()).unwrap_or(i64::MAX);
+        self.first_row(SEQ, |found| found >= seq)
+    }
+
+    /// The first row that is later than `at`; [`rows`](Self::rows) if there is none.
+    pub(crate) fn row_after(&self, at: Timestamp) -> Result<u32, SealedError> {
+        self.first_row(AT, |found| found > at.as_micros())
+    }
+
+    /// The first row whose value in an ascending column is far enough.
+    fn first_row(&self, column: usize, far: impl Fn(i64) -> bool) -> Result<u32, SealedError> {
+        for (index, group) in self.0.groups.iter().enumerate() {
+            if far(self.greatest(group, column)?) {
+                return self.first_row_in(index, column, far);
+            }
+        }
+        Ok(self.rows())
+    }
+
+    fn greatest(&self, group: &Group, column: usize) -> Result<i64, SealedError> {
+        let greatest = match group.metadata.column(column).statistics() {
+            Some(Statistics::Int64(values)) => values.max_opt().copied(),
+            _ => None,
+        };
+        greatest.ok_or_else(|| {
+            SealedError::damaged(self.path(), Place::Footer, "a column lacks its statistics")
+        })
+    }
+
+    fn first_row_in(
+        &self,
+        index: usize,
+        column: usize,
+        far: impl Fn(i64) -> bool,
+    ) -> Result<u32, SealedError> {
+        let rows = self.0.groups[index].rows.clone();
+        let mut row = rows.start;
+        for batch in self.read(index, std::slice::from_ref(&rows), &[column])? {
+            let values = batch.column(0);
+            let value = |index: usize| match column {
+                SEQ => values.as_primitive::<UInt64Type>().value(index).cast_signed(),
+                _ => values.as_primitive::<TimestampMicrosecondType>().value(index),
+            };
+            match (0..batch.num_rows()).find(|&index| far(value(index))) {
+                Some(index) => return Ok(row + as_u32(index)),
+                None => row += as_u32(batch.num_rows()),
+            }
+        }
+        Err(SealedError::damaged(self.path(), Place::Row(rows.end - 1), "the statistics lie"))
+    }
+
+    /// The rows that are decoded next when a scan has come to `row`: some thousands, of one group.
+    pub(super) fn chunk_from(&self, row: u32, most: u32) -> Range<u32> {
+        let rows = &self.0.groups[self.group_of(row)].rows;
+        // Aligned to pages, so that none is decoded twice.
+        let end = rows.start + (row - rows.start + 1).next_multiple_of(most);
+        row..end.min(rows.end)
+    }
+
+    /// The same for a scan that goes up, and has come down to before `end`.
+    pub(super) fn chunk_until(&self, end: u32, most: u32) -> Range<u32> {
+        let rows = &self.0.groups[self.group_of(end - 1)].rows;
+        let start = rows.start + (end - 1 - rows.start) / most * most;
+        start..end
+    }
+
+    fn group_of(&self, row: u32) -> usize {
+        self.0.groups.partition_point(|group| group.rows.end <= row)
+    }
+
+    /// Decodes rows of one group, all columns.
+    pub(super) fn rows_in(
+        &self,
+        rows: Range<u32>,
+        sources: &mut Sources,
+    ) -> Result<Vec<Rows>, SealedError> {
+        let numbers: Vec<u32> = rows.clone().collect();
+        self.rows_of(self.group_of(rows.start), &numbers, sources)
+    }
+
+    fn rows_of(
+        &self,
+        group: usize,
+        mut numbers: &[u32],
+        sources: &mut Sources,
+    ) -> Result<Vec<Rows>, SealedError> {
+        let all: Vec<usize> = (0..self.0.metadata.schema_descr().num_columns()).collect();
+        let batches = self.read(group, &runs(numbers), &all)?;
+        let mut decoded = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let (these, rest) = numbers.split_at(batch.num_rows());
+            numbers = rest;
+            let old_oid = sources.old_oids(self, these, &batch)?;
+            decoded.push(Rows::new(these.to_vec(), &batch, old_oid));
+        }
+        Ok(decoded)
+    }
+
+    /// Calls `each` with the new object ids in these rows, where there are any.
+    pub(super) fn each_new_oid(
+        &self,
+        numbers: &[u32],
+        mut each: impl FnMut(u32, ObjectId),
+    ) -> Result<(), SealedError> {
+        for (group, numbers) in self.by_group(numbers) {
+            let mut numbers = numbers.iter();
+            for batch in self.read(group, &runs(numbers.as_slice()), &[NEW_OID])? {
+                let ids = batch.column(0).as_fixed_size_binary();
+                for (index, row) in (0..batch.num_rows()).zip(&mut numbers) {
+                    let id = bytes_at(ids, index).and_then(|id| ObjectId::from_bytes(id).ok());
+                    id.into_iter().for_each(|id| each(*row, id));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn by_group<'n>(&self, numbers: &'n [u32]) -> impl Iterator<Item = (usize, &'n [u32])> {
+        numbers.chunk_by(|a, b| self.group_of(*a) == self.group_of(*b)).map(|numbers| {
+            assert!(numbers[0] < self.rows(), "row {} of {}", numbers[0], self.rows());
+            (self.group_of(numbers[0]), numbers)
+        })
+    }
+
+    /// Decodes runs of rows of one group; the batches have as many rows as were asked for.
+    fn read(
+        &self,
+        group: usize,
+        runs: &[Range<u32>],
+        columns: &[usize],
+    ) -> Result<Vec<RecordBatch>, SealedError> {
+        let asked: usize = runs.iter().map(ExactSizeIterator::len).sum();
+        let place = Place::Row(runs.first().map_or(0, |run| run.start));
+        let damaged = SealedError::reading(self.path(), place);
+        let batches = self.read_unchecked(group, runs, columns, asked).map_err(damaged)?;
+        let found: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        if found != asked {
+            let problem = format!("expected {asked} rows from here on, found {found}");
+            return Err(SealedError::damaged(self.path(), place, problem));
+        }
+        Ok(batches)
+    }
+
+    fn read_unchecked(
+        &self,
+        group: usize,
+        runs: &[Range<u32>],
+        columns: &[usize],
+        batch_size: usize,
+    ) -> Result<Vec<RecordBatch>, ParquetError> {
+        let inner = &*self.0;
+        let group = &inner.groups[group];
+        let metadata = self.with_pages(group)?;
+        let schema = metadata.file_metadata().schema_descr_ptr();
+        let within = runs.iter().map(|run| {
+            (run.start - group.rows.start) as usize..(run.end - group.rows.start) as usize
+        });
+        let selection = RowSelection::from_consecutive_ranges(within, group.rows.len());
+        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), reader_options())?;
+        ParquetRecordBatchReaderBuilder::new_with_metadata(inner.checked.clone(), metadata)
+            .with_projection(ProjectionMask::leaves(&schema, columns.iter().copied()))
+            .with_row_selection(selection)
+            .with_batch_size(batch_size)
+            .build()?
+            .map(|batch| batch.map_err(ParquetError::from))
+            .collect()
+    }
+
+    /// The metadata of one row group alone, with its page index. It is small, so it is read anew
+    /// each time: a file of many row groups takes no more memory than its footer.
+    fn with_pages(&self, group: &Group) -> Result<ParquetMetaData, ParquetError> {
+        let metadata = ParquetMetaDataBuilder::new(self.0.metadata.clone())
+            .add_row_group(group.metadata.clone())
+            .build();
+        let mut reader = ParquetMetaDataReader::new_with_metadata(metadata)
+            .with_column_index_policy(PageIndexPolicy::Skip)
+            .with_offset_index_policy(PageIndexPolicy::Required);
+        reader.read_page_indexes(&self.0.checked)?;
+        reader.finish()
+    }
+
+    pub(super) fn check_bytes(&self) -> Result<(), SealedError> {
+        self.0.checked.check_all()
+    }
+
+    /// The move of a row, or the error that says that it is none.
+    pub(super) fn told<E: ToString>(
+        &self,
+        row: u32,
+        moved: Result<RefMove, E>,
+    ) -> Result<RefMove, SealedError> {
+        moved.map_err(|problem| {
+            SealedError::damaged(self.path(), Place::Row(row), problem.to_string())
+        })
+    }
+}
+
+/// A file that has a name of ours must be the one that the name tells.
+fn check_name(path: &Path, identity: &Identity) -> Result<(), String> {
+    match path.file_name().and_then(names::parse) {
+        Some((first, last)) if (first, last) != (identity.first, identity.last) => Err(format!(
+            "it holds the transactions {}-{}, which its name does not say",
+            identity.first, identity.last
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_schema(metadata: &ParquetMetaData, identity: &Identity, form: Form) -> Result<(), String> {
+    let metadata = Arc::new(metadata.clone());
+    let found = ArrowReaderMetadata::try_new(metadata, reader_options())
+        .map_err(|error| error.to_string())?;
+    let expected = columns::schema(identity.object_format, form);
+    (found.schema().fields() == expected.fields())
+        .then_some(())
+        .ok_or_else(|| "its columns are not those of a history file".to_owned())
+}
+
+fn reader_options() -> ArrowReaderOptions {
+    ArrowReaderOptions::new().with_skip_arrow_metadata(true)
+}
+
+fn groups(metadata: &ParquetMetaData) -> Option<Vec<Group>> {
+    let mut start = 0_u32;
+    let group = |metadata: &RowGroupMetaData| {
+        let rows = start..start.checked_add(u32::try_from(metadata.num_rows()).ok()?)?;
+        start = rows.end;
+        (!rows.is_empty()).then(|| Group { rows, metadata: metadata.clone() })
+    };
+    metadata.row_groups().iter().map(group).collect()
+}
+
+/// Ascending numbers as runs of neighbours.
+fn runs(numbers: &[u32]) -> Vec<Range<u32>> {
+    let neighbours = numbers.chunk_by(|a, b| a + 1 == *b);
+    neighbours.map(|run| run[0]..run[run.len() - 1] + 1).collect()
+}
+
+fn as_u32(rows: usize) -> u32 {
+    u32::try_from(rows).expect("rows of one row group")
+}

@@ -1,0 +1,49 @@
+//! Sealed history: transactions that have left the live log, in immutable Parquet files.
+//!
+//! `docs/format.md`, "History files", owns the bytes. A file holds the rows of the transactions
+//! `first..=last` in commit order, and stock Parquet readers open it. Every byte that is decoded
+//! was checked against a checksum before, so damage is an error and never another row.
+//!
+//! A [`HistoryWriter`] takes rows; a [`HistoryFile`] gives them back, one by one or as a
+//! [`Scan`]; [`merge`] makes one file of several; [`list`] says which files there are.
+
+mod checked;
+
+mod columns;
+
+mod derive;
+
+mod error;
+
+mod file;
+
+mod footer;
+
+mod identity;
+
+mod merge;
+
+mod names;
+
+mod rows;
+
+mod scan;
+
+mod sources;
+
+mod verify;
+
+mod write;
+
+pub(crate) use columns::Form;
+pub(crate) use error::SealedError;
+pub(crate) use file::HistoryFile;
+pub(crate) use identity::Identity;
+pub(crate) use merge::merge;
+pub(crate) use names::{Listing, Named, list, path};
+pub(crate) use rows::{Rows, StoredRow};
+pub(crate) use scan::{Moves, MovesBack, Scan};
+pub(crate) use write::HistoryWriter;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Walking a table in the order of names.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::block::{Block, BlockHistory};
+use super::error::TableError;
+use super::{Entry, Table};
+
+/// How many blocks a cursor has the table keep. A listing of a few thousand refs finds them there
+/// when it comes again; one of a million reads them again, rather than holding all of them for ever.
+const BLOCKS_KEPT: usize = 8;
+
+/// A place in a run of rows: the row it stands on, then those behind it in unsigned byte order.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    table: Arc<Table>,
+    /// The block it stands in, and its number; `None` at the end.
+    block: Option<Arc<Block>>,
+    number: usize,
+    row: usize,
+    /// Of the run.
+    end: usize,
+    kept: usize,
+    /// The name, if it is not stored as it is.
+    unescaped: Option<Vec<u8>>,
+    history: Option<BlockHistory>,
+}
+
+impl Table {
+    /// A cursor on the first row that is not before `start`: of refs that exist and, in a table
+    /// that is not the lowest, of deletions too.
+    pub(crate) fn live_from(self: &Arc<Self>, start: &[u8]) -> Result<Cursor, TableError> {
+        Cursor::new(self, 0, self.footer.live_blocks(), start)
+    }
+
+    /// The same for the deleted refs of the lowest table.
+    pub(crate) fn gone_from(self: &Arc<Self>, start: &[u8]) -> Result<Cursor, TableError> {
+        Cursor::new(self, self.footer.live_blocks(), self.blocks.len(), start)
+    }
+}
+
+impl Cursor {
+    fn new(
+        table: &Arc<Table>,
+        first: usize,
+        end: usize,
+        start: &[u8],
+    ) -> Result<Cursor, TableError> {
+        let entries = &table.directory.blocks[first..end];
+        let behind = entries.partition_point(|block| table.directory.first_name(block) <= start);
+        let mut cursor = Cursor {
+            table: table.clone(),
+            block: None,
+            number: first + behind.saturating_sub(1),
+            row: 0,
+            end,
+            kept: 0,
+            unescaped: None,
+            history: None,
+        };
+        cursor.load()?;
+        cursor.seek(start)?;
+        Ok(cursor)
+    }
+
+    /// The raw name of the row it stands on; `None` at the end.
+    #[inline]
+    pub(crate) fn name(&self) -> Option<&[u8]> {
+        let block = self.block.as_ref()?;
+        match &self.unescaped {
+            Some(name) => Some(name),
+            None => block.plain_name(self.row),
+        }
+    }
+
+    /// The state of the row it stands on; `None` at the end.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<Entry> {
+        self.block.as_ref().map(|block| block.entry(self.row))
+    }
+
+    /// Where the moves of the row's ref are in the history of the same range.
+    pub(crate) fn rows(&mut self) -> Result<impl Iterator<Item = u32> + use<'_>, TableError> {
+        if let (Some(block), None) = (&self.block, &self.history) {
+            self.history = Some(self.table.history(self.number, block)?);
+        }
+        let row = self.row;
+        Ok(self.history.iter().flat_map(move |history| history.rows(row)))
+    }
+
+    /// Goes to the next row. After an error it stands where it stood.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<(), TableError> {
+        let Some(block) = &self.block else { return Ok(()) };
+        self.row += 1;
+        if self.row == block.rows() {
+            return self.next_block();
+        }
+        self.look();
+        Ok(())
+    }
+
+    fn next_block(&mut self) -> Result<(), TableError> {
+        self.number += 1;
+        if let Err(error) = self.load() {
+            self.number -= 1;
+            self.row -= 1;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Stands on the first row of its block.
+    fn load(&mut self) -> Result<(), TableError> {
+        self.block = match self.number < self.end {
+            true => Some(self.read()?),
+            false => None,
+        };
+        self.history = None;
+        self.row = 0;
+        self.look();
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<Arc<Block>, TableError> {
+        if self.kept < BLOCKS_KEPT {
+            self.kept += 1;
+            return self.table.block(self.number).cloned();
+        }
+        match self.table.blocks[self.number].get() {
+            Some(block) => Ok(block.clone()),
+            None => self.table.read_block(self.number).map(Arc::new),
+        }
+    }
+
+    fn look(&mut self) {
+        let name = self.block.as_ref().map(|block| block.name(self.row));
+        self.unescaped = match name {
+            Some(Cow::Owned(name)) => Some(name),
+            _ => None,
+        };
+    }
+
+    /// Goes to the first row of its block that is not before `start`, or else to the next block.
+    fn seek(&mut self, start: &[u8]) -> Result<(), TableError> {
+        let Some(block) = &self.block else { return Ok(()) };
+        let (mut low, mut high) = (0, block.rows());
+        while low < high {
+            let middle = low.midpoint(high);
+            if *block.name(middle) < *start {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.row = low;
+        if low == block.rows() {
+            return self.next_block();
+        }
+        self.look();
+        Ok(())
+    }
+}

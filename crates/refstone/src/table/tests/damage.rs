@@ -1,0 +1,216 @@
+//! Bytes that are not as they were written.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use refstone_log::{ObjectFormat, OsEnv};
+
+use super::super::layout::{BlockEntry, Part};
+use super::super::{Cursor, Entry, Table, TableError};
+use super::{Scratch, oid, varied, write};
+use crate::name::RefName;
+
+/// All a table says.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    found: Vec<Option<Entry>>,
+    rows: Vec<Vec<u32>>,
+    listed: Vec<(Vec<u8>, Entry)>,
+    holding: Vec<Vec<RefName>>,
+}
+
+fn list(mut cursor: Cursor, listed: &mut Vec<(Vec<u8>, Entry)>) -> Result<(), TableError> {
+    while let (Some(name), Some(entry)) = (cursor.name(), cursor.entry()) {
+        listed.push((name.to_vec(), entry));
+        cursor.advance()?;
+    }
+    Ok(())
+}
+
+fn ask(table: Table) -> Result<Answers, TableError> {
+    let table = Arc::new(table);
+    let names: Vec<_> = varied().into_iter().map(|moved| moved.name).collect();
+    let missing = RefName::new("refs/heads/missing").unwrap();
+    let names = || names.iter().chain([&missing]).map(RefName::as_bytes);
+    let mut listed = Vec::new();
+    list(table.live_from(b"")?, &mut listed)?;
+    list(table.gone_from(b"")?, &mut listed)?;
+    Ok(Answers {
+        found: names().map(|name| table.get(name)).collect::<Result<_, _>>()?,
+        rows: names().map(|name| table.rows(name)).collect::<Result<_, _>>()?,
+        listed,
+        holding: (0..4)
+            .map(|byte| table.holding(&oid(ObjectFormat::Sha1, byte)))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn open(path: &Path) -> Result<Table, TableError> {
+    Table::open(&OsEnv, path)
+}
+
+fn written(scratch: &mut Scratch) -> (std::path::PathBuf, Vec<u8>) {
+    let path = scratch.path();
+    write(&OsEnv, &path, ObjectFormat::Sha1, 1, &varied()).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+// Breaks: any one of the checksum comparisons left out; the end of the stream not looked at.
+#[test]
+fn a_flipped_byte_is_an_error_or_changes_no_answer() {
+    let mut scratch = Scratch::new();
+    let (path, bytes) = written(&mut scratch);
+    let answers = ask(open(&path).unwrap()).unwrap();
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        fs::write(&path, &flipped).unwrap();
+        let verified = open(&path).and_then(|table| table.verify());
+        assert!(matches!(verified, Err(TableError::Damaged { .. })), "byte {at}: {verified:?}");
+        if let Ok(found) = open(&path).and_then(ask) {
+            assert_eq!(found, answers, "byte {at}");
+        }
+    }
+}
+
+// Breaks: the same, for a table that is open already.
+#[test]
+fn what_is_damaged_after_opening_is_an_error() {
+    let mut scratch = Scratch::new();
+    let (path, bytes) = written(&mut scratch);
+    let mut table = open(&path).unwrap();
+    let answers = ask(table).unwrap();
+    for at in 0..bytes.len() {
+        fs::write(&path, &bytes).unwrap();
+        table = open(&path).unwrap();
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        fs::write(&path, &flipped).unwrap();
+        assert!(table.verify().is_err(), "byte {at}");
+        if let Ok(found) = ask(table) {
+            assert_eq!(found, answers, "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_length_is_damaged() {
+    let mut scratch = Scratch::new();
+    let (path, bytes) = written(&mut scratch);
+    for len in 0..bytes.len() {
+        fs::write(&path, &bytes[..len]).unwrap();
+        assert!(matches!(open(&path), Err(TableError::Damaged { .. })), "{len} bytes");
+    }
+    for more in [vec![0], vec![0; 76], bytes.clone()] {
+        // The same table twice in a file would be found at its end, so its length must be right.
+        fs::write(&path, [&bytes[..], &more].concat()).unwrap();
+        assert!(matches!(open(&path), Err(TableError::Damaged { .. })), "{} more", more.len());
+    }
+}
+
+fn at(offset: u64) -> usize {
+    usize::try_from(offset).unwrap()
+}
+
+/// Changes a table and makes all its checksums right again.
+fn forge(path: &Path, change: impl FnOnce(&mut [u8], &mut Table)) -> Result<(), TableError> {
+    let mut table = open(path).unwrap();
+    let mut bytes = fs::read(path).unwrap();
+    change(&mut bytes, &mut table);
+    let Table { directory, footer, sections, .. } = &mut table;
+    for block in &mut directory.blocks {
+        let cold = at(block.offset) + block.hot.len as usize;
+        block.hot = Part::of(&bytes[at(block.offset)..cold]).unwrap();
+        block.cold = Part::of(&bytes[cold..][..block.cold.len as usize]).unwrap();
+    }
+    let oids = bytes[at(sections.oids)..at(sections.names)].chunks(12 << 10);
+    for (page, bytes) in directory.oid_pages.iter_mut().zip(oids) {
+        page.crc = crc32c::crc32c(bytes);
+    }
+    let names = bytes[at(sections.names)..at(sections.end)].chunks(8 * footer.names.slots as usize);
+    for (crc, bytes) in directory.name_page_crcs.iter_mut().zip(names) {
+        *crc = crc32c::crc32c(bytes);
+    }
+    let directory = directory.encode();
+    footer.directory_crc = crc32c::crc32c(&directory);
+    bytes.truncate(at(sections.end));
+    fs::write(path, [bytes, directory, footer.encode()].concat()).unwrap();
+    open(path)?.verify()
+}
+
+fn offset_of(bytes: &[u8], found: &[u8]) -> usize {
+    bytes.windows(found.len()).position(|window| window == found).unwrap()
+}
+
+// Breaks: each check of `verify` but those of checksums, left out.
+#[test]
+fn checksums_that_are_right_do_not_make_a_table_right() {
+    type Forgery = fn(&mut [u8], &mut Table);
+    let forgeries: [(&str, Forgery); 10] = [
+        ("an object's row", |bytes, table| bytes[at(table.sections.oids) + 8] ^= 1),
+        ("an object's key", |bytes, table| bytes[at(table.sections.oids)] ^= 1),
+        ("an object page's first key", |_, table| table.directory.oid_pages[0].first ^= 1),
+        ("a seed", |_, table| table.footer.names.seed ^= 1),
+        ("a name twice", |bytes, table| {
+            let names = &mut bytes[at(table.sections.names)..at(table.sections.end)];
+            let slots: Vec<_> = names.chunks(8).map(|slot| slot != [0; 8]).collect();
+            let (used, free) = (slots.iter().position(|s| *s), slots.iter().position(|s| !s));
+            names.copy_within(8 * used.unwrap()..8 * used.unwrap() + 8, 8 * free.unwrap());
+        }),
+        ("names out of order", |bytes, table| {
+            let names = [b"refs/heads/s", b"refs/heads/z"].map(|name| offset_of(bytes, name));
+            bytes.swap(names[0] + 11, names[1] + 11);
+            // Their rows are the fourth and the fifth; the index goes with them.
+            let slots = at(table.sections.names)..at(table.sections.end);
+            for slot in
+                bytes[slots].chunks_mut(8).filter(|slot| matches!(slot[..4], [4 | 5, 0, 0, 0]))
+            {
+                slot[0] ^= 1;
+            }
+        }),
+        ("a first name", |_, table| {
+            let old = std::mem::take(&mut table.directory);
+            let BlockEntry { offset, hot, cold, .. } = old.blocks[0];
+            table.directory.push_block(offset, hot, cold, b"HEAE");
+            let BlockEntry { offset, hot, cold, .. } = old.blocks[1];
+            table.directory.push_block(offset, hot, cold, old.first_name(&old.blocks[1]));
+            table.directory.oid_pages = old.oid_pages;
+            table.directory.name_page_crcs = old.name_page_crcs;
+        }),
+        ("a sequence", |bytes, _| {
+            let newest = offset_of(bytes, &11u64.to_le_bytes());
+            bytes[newest] = 12;
+        }),
+        ("a history row", |bytes, table| {
+            let block = &table.directory.blocks[0];
+            let end = at(block.cold_offset()) + block.cold.len as usize;
+            bytes[end - 8..end].fill(0x7f);
+        }),
+        ("the end of the stream", |bytes, table| bytes[at(table.sections.eos)] ^= 1),
+    ];
+    for (what, forgery) in forgeries {
+        let mut scratch = Scratch::new();
+        let (path, _) = written(&mut scratch);
+        forge(&path, |_, _| {}).unwrap();
+        assert!(matches!(forge(&path, forgery), Err(TableError::Damaged { .. })), "{what}");
+    }
+}
+
+#[test]
+fn an_error_names_the_file_the_place_and_the_way_out() {
+    let mut scratch = Scratch::new();
+    let (path, mut bytes) = written(&mut scratch);
+    let table = open(&path).unwrap();
+    let at = table.directory.blocks[0].offset;
+    bytes[usize::try_from(at).unwrap() + 9] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let text = table.get(b"HEAD").unwrap_err().to_string();
+    let path = path.display();
+    assert!(
+        text.starts_with(&format!("{path}: the block at byte {at}: expected checksum ")),
+        "{text}"
+    );
+    assert!(text.contains("`refstone rebuild`"), "{text}");
+}

@@ -1,0 +1,150 @@
+//! The operating system fails.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use refstone_log::{Env, EnvFile, EnvLock, ObjectFormat, OsEnv, Timestamp};
+
+use super::super::{Table, TableError};
+use super::{Scratch, many, varied, write};
+
+/// The operating system's files, with reads or syncs that fail while they are told to.
+#[derive(Clone, Debug, Default)]
+struct Faulty {
+    reads: Arc<AtomicBool>,
+    syncs: Arc<AtomicBool>,
+}
+
+impl Faulty {
+    fn wrap(&self, file: io::Result<Box<dyn EnvFile>>) -> io::Result<Box<dyn EnvFile>> {
+        Ok(Box::new(FaultyFile { file: file?, env: self.clone() }))
+    }
+}
+
+fn check(fails: &AtomicBool) -> io::Result<()> {
+    match fails.load(Ordering::Relaxed) {
+        true => Err(io::Error::other("planned")),
+        false => Ok(()),
+    }
+}
+
+impl Env for Faulty {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.wrap(OsEnv.create_new(path))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.wrap(OsEnv.open_read(path))
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.wrap(OsEnv.open_write(path))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        OsEnv.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsEnv.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        OsEnv.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        OsEnv.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        OsEnv.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
+        OsEnv.lock(path)
+    }
+
+    fn now(&self) -> Timestamp {
+        OsEnv.now()
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        OsEnv.random_id()
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    file: Box<dyn EnvFile>,
+    env: Faulty,
+}
+
+impl EnvFile for FaultyFile {
+    /// Reads are short, as they may be.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        check(&self.env.reads)?;
+        let len = buffer.len().min(1000);
+        self.file.read_at(&mut buffer[..len], offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        check(&self.env.syncs)?;
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
+        self.env.wrap(self.file.try_clone())
+    }
+}
+
+fn is_io<T: std::fmt::Debug>(result: Result<T, TableError>) -> bool {
+    matches!(result, Err(TableError::Io { .. }))
+}
+
+// Breaks: an error taken for "no such ref"; an error that is kept.
+#[test]
+fn a_read_that_fails_is_an_error_and_is_tried_again() {
+    let (env, mut scratch) = (Faulty::default(), Scratch::new());
+    let path = scratch.path();
+    let moves = many(3_000);
+    write(&env, &path, ObjectFormat::Sha1, 1, &moves).unwrap();
+    let table = Arc::new(Table::open(&env, &path).unwrap());
+    let [first, last] = [&moves[0], &moves[9]].map(|moved| moved.name.as_bytes());
+    let known = table.get(first).unwrap();
+    let mut cursor = table.live_from(b"").unwrap();
+    env.reads.store(true, Ordering::Relaxed);
+    assert_eq!(table.get(first).unwrap(), known, "what was read is kept");
+    assert!(is_io(table.get(last)));
+    assert!(is_io(table.rows(first)));
+    assert!(is_io(table.verify()));
+    assert!(is_io(Table::open(&env, &path)));
+    let stuck = std::iter::repeat_with(|| cursor.advance()).take(3_000).filter(Result::is_err);
+    assert!(stuck.count() > 0);
+    let stopped_at = cursor.name().unwrap().to_vec();
+    env.reads.store(false, Ordering::Relaxed);
+    assert!(table.get(last).unwrap().is_some());
+    cursor.advance().unwrap();
+    assert!(cursor.name().unwrap() > &stopped_at[..], "the cursor goes on where it stood");
+}
+
+// Breaks: the name given before the sync.
+#[test]
+fn a_table_that_is_not_synced_gets_no_name() {
+    let (env, mut scratch) = (Faulty::default(), Scratch::new());
+    let path = scratch.path();
+    env.syncs.store(true, Ordering::Relaxed);
+    assert!(is_io(write(&env, &path, ObjectFormat::Sha1, 1, &varied())));
+    assert!(OsEnv.list(scratch.dir.path()).unwrap().is_empty());
+}

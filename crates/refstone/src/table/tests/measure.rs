@@ -1,0 +1,203 @@
+//! How fast it is and what it takes. `cargo test --release -p refstone --lib -- --ignored
+//! --nocapture tables_are_fast` measures a million refs; the ordinary test runs the same, small.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use refstone_log::{ObjectFormat, OsEnv, Seq, Timestamp};
+
+use super::super::{Entry, Table, TableWriter, merge};
+use super::{Scratch, identity};
+use crate::edit::Target;
+use crate::oid::ObjectId;
+
+const TEAMS: usize = 100;
+
+fn name(number: usize) -> String {
+    format!("refs/heads/team-{:02}/topic-{:06}", number % TEAMS, number)
+}
+
+fn sorted(numbers: impl Iterator<Item = usize>) -> Vec<(String, usize)> {
+    let mut names: Vec<_> = numbers.map(|number| (name(number), number)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A splitmix step: numbers that look random.
+fn scramble(number: usize) -> usize {
+    let mut z = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    usize::try_from(z ^ (z >> 31)).unwrap()
+}
+
+fn entry(seq: u64, number: usize) -> Entry {
+    let mut oid = [0; 20];
+    oid[..8].copy_from_slice(&scramble(number).to_be_bytes());
+    let target = Some(Target::Object(ObjectId::from_bytes(&oid).unwrap()));
+    Entry { seq: Seq::new(seq), at: Timestamp::from_micros(1_700_000_000_000_000), target }
+}
+
+fn build(path: &Path, first: u64, names: &[(String, usize)]) -> Duration {
+    let start = Instant::now();
+    let identity = identity(ObjectFormat::Sha1, first, names.len());
+    let mut writer = TableWriter::create(&OsEnv, path, identity, names.len() as u64).unwrap();
+    for (name, number) in names {
+        let row = u32::try_from(*number % names.len()).unwrap();
+        writer.push(name.as_bytes(), &entry(first + u64::from(row), *number), &[row]).unwrap();
+    }
+    writer.finish().unwrap();
+    start.elapsed()
+}
+
+/// Kilobytes of memory that the process has.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+}
+
+/// CPU time of the calling thread.
+fn cpu() -> Duration {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = stat.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or_default())
+}
+
+/// Lookups per second of CPU time, and per second of the clock, of all threads together.
+fn look_up(table: &Table, names: &[String], threads: usize, each: usize, hits: bool) -> (f64, f64) {
+    let start = Instant::now();
+    let cpu: Duration = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads)
+            .map(|thread| {
+                let names = names.iter().cycle().skip(thread * 7_919).take(each);
+                scope.spawn(move || {
+                    let start = cpu();
+                    for name in names {
+                        let found = table.get(name.as_bytes()).unwrap();
+                        assert_eq!(black_box(found).is_some(), hits);
+                    }
+                    cpu() - start
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let lookups = (threads * each) as f64;
+    (lookups / cpu.as_secs_f64(), lookups / start.elapsed().as_secs_f64())
+}
+
+fn list(table: &Arc<Table>) -> (Duration, usize) {
+    let start = Instant::now();
+    let mut cursor = table.live_from(b"").unwrap();
+    let (mut rows, mut bytes) = (0, 0);
+    while let (Some(name), Some(entry)) = (cursor.name(), cursor.entry()) {
+        bytes += black_box(name).len();
+        black_box(entry);
+        rows += 1;
+        cursor.advance().unwrap();
+    }
+    assert!(bytes > rows);
+    (start.elapsed(), rows)
+}
+
+/// A listing as a stack makes it: the least of two names each time.
+fn list_merged(tables: &[Arc<Table>]) -> (Duration, usize) {
+    let start = Instant::now();
+    let mut cursors: Vec<_> = tables.iter().map(|table| table.live_from(b"").unwrap()).collect();
+    let mut rows = 0;
+    loop {
+        let least = cursors.iter().enumerate().filter_map(|(at, c)| Some((c.name()?, at))).min();
+        let Some((_, at)) = least else { return (start.elapsed(), rows) };
+        black_box(cursors[at].entry());
+        rows += 1;
+        cursors[at].advance().unwrap();
+    }
+}
+
+fn measure(refs: usize, lookups: usize) {
+    let mut scratch = Scratch::new();
+    let path = scratch.path();
+    let all = sorted(0..refs);
+    let before = resident();
+    let built = build(&path, 1, &all);
+    let grown = resident().saturating_sub(before);
+    let bytes = fs::metadata(&path).unwrap().len();
+    println!("{refs} refs: {:.1} bytes per ref", bytes as f64 / refs as f64);
+    println!("build {built:?}, memory +{grown} kB");
+
+    // Only a privileged process can drop the caches; else the file is warm.
+    let cold = fs::write("/proc/sys/vm/drop_caches", "3").is_ok();
+    let before = resident();
+    let start = Instant::now();
+    let table = Arc::new(Table::open(&OsEnv, &path).unwrap());
+    let opened = start.elapsed();
+    let wanted = &all[scramble(7) % refs].0;
+    assert!(table.get(wanted.as_bytes()).unwrap().is_some());
+    let looked = start.elapsed();
+    let grown = resident().saturating_sub(before);
+    println!("open {opened:?}, with a lookup {looked:?} (cold: {cold}), memory +{grown} kB");
+
+    let start = Instant::now();
+    table.rows(wanted.as_bytes()).unwrap();
+    println!("history rows of a ref {:?}", start.elapsed());
+    for _ in 0..2 {
+        let (took, rows) = list(&table);
+        assert_eq!(rows, refs);
+        println!("list {took:?}, memory +{} kB", resident().saturating_sub(before));
+    }
+
+    let sample = 1 << 16;
+    let there: Vec<_> = (0..sample).map(|n| name(scramble(n) % refs)).collect();
+    let missing: Vec<_> = there.iter().map(|name| format!("{name}-x")).collect();
+    for name in all.iter().step_by(256) {
+        assert!(table.get(name.0.as_bytes()).unwrap().is_some());
+    }
+    for threads in [1, 2, 4] {
+        for (names, hits) in [(&there, true), (&missing, false)] {
+            look_up(&table, names, threads, names.len(), hits);
+            let (cpu, wall) = look_up(&table, names, threads, lookups, hits);
+            println!("get hits={hits} threads={threads}: {cpu:.0}/s of CPU time, {wall:.0}/s");
+        }
+    }
+    println!("warm memory +{} kB", resident().saturating_sub(before));
+    let (took, _) = list(&table);
+    println!("list warm {took:?}");
+
+    let oid = match entry(1, 5).target {
+        Some(Target::Object(oid)) => oid,
+        _ => unreachable!("an object"),
+    };
+    let start = Instant::now();
+    assert_eq!(table.holding(&oid).unwrap()[0].as_bytes(), name(5).as_bytes());
+    println!("refs of an object {:?}", start.elapsed());
+
+    // A tenth moves again, and as many refs are new.
+    let upper = scratch.path();
+    let moved = (0..refs / 10).map(|n| n * 10).chain(refs..refs + refs / 10);
+    build(&upper, refs as u64 + 1, &sorted(moved));
+    let tables = [table, Arc::new(Table::open(&OsEnv, &upper).unwrap())];
+    let (took, _) = list_merged(&tables);
+    println!("list of two tables {took:?}");
+    let start = Instant::now();
+    let merged = merge(&OsEnv, &scratch.path(), &tables).unwrap();
+    println!("merge {:?}", start.elapsed());
+    assert_eq!(merged.live_rows(), (refs + refs / 10) as u64);
+    let start = Instant::now();
+    merged.verify().unwrap();
+    println!("verify {:?}", start.elapsed());
+}
+
+#[test]
+fn a_measurement_of_few_refs_runs() {
+    measure(3_000, 1_000);
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn tables_are_fast() {
+    measure(1_000_000, 4_000_000);
+}

@@ -1,0 +1,164 @@
+//! Checking all of a table: every byte by a checksum, and every index against the rows.
+
+use super::Table;
+use super::block::{Block, BlockHistory};
+use super::error::TableError;
+use super::layout::{EOS, FOOTER_LEN, Part, Place};
+use super::names::Probe;
+use super::read::{oid_entries, oid_key};
+
+/// What the rows say should be in the indexes.
+#[derive(Default)]
+struct Expected {
+    /// The run's last name.
+    last: Option<Vec<u8>>,
+    oids: Vec<(u64, Place)>,
+}
+
+impl Table {
+    /// Reads the whole file, past what is kept of it, and checks all there is to check.
+    ///
+    /// Costs the memory of the name index and of 16 bytes per ref.
+    pub(crate) fn verify(&self) -> Result<(), TableError> {
+        self.verify_ends()?;
+        let pages = (0..self.name_pages.len()).map(|number| self.read_name_page(number));
+        let pages = pages.collect::<Result<Vec<_>, _>>()?;
+        let mut expected = Expected::default();
+        for number in 0..self.blocks.len() {
+            if number == self.footer.live_blocks() {
+                expected.last = None;
+            }
+            self.verify_block(number, &pages, &mut expected)?;
+        }
+        self.verify_names(&pages)?;
+        expected.oids.sort_unstable();
+        self.verify_oids(&expected.oids)
+    }
+
+    /// Footer, directory, schema and the end of the stream, as they were when it was opened.
+    fn verify_ends(&self) -> Result<(), TableError> {
+        let len = self.source.file.len().map_err(|error| self.source.io(error))?;
+        let footer = self.len - FOOTER_LEN as u64;
+        let eos = self.sections.eos;
+        if len != self.len {
+            return Err(self.source.damaged("the length", len, self.len.to_string(), "another"));
+        }
+        self.expect_bytes("the footer at byte", footer, &self.footer.encode())?;
+        self.expect_bytes("the directory at byte", self.sections.end, &self.directory.encode())?;
+        self.expect_bytes("the end of the stream at byte", eos, &EOS)?;
+        let schema = Part { len: self.footer.schema_len, crc: self.footer.schema_crc };
+        self.source.read("the schema at byte", 0, schema).map(drop)
+    }
+
+    fn expect_bytes(
+        &self,
+        what: &'static str,
+        offset: u64,
+        expected: &[u8],
+    ) -> Result<(), TableError> {
+        let found = self.source.read_raw(what, offset, expected.len())?;
+        self.source.check(what, offset, crc32c::crc32c(expected), &found)
+    }
+
+    fn verify_block(
+        &self,
+        number: usize,
+        pages: &[Box<[u64]>],
+        expected: &mut Expected,
+    ) -> Result<(), TableError> {
+        let block = self.read_block(number)?;
+        let history = self.history(number, &block)?;
+        for row in 0..block.rows() {
+            let place = Place::new(number, row);
+            let place = place.ok_or_else(|| self.wrong_row(0, "fewer rows"))?;
+            let name = block.name(row);
+            if expected.last.as_deref().is_some_and(|last| *last >= *name) {
+                return Err(self.wrong_row(place.0, "a name after that of the row before"));
+            }
+            self.verify_row(&block, &history, place)?;
+            self.verify_name(&name, pages, place)?;
+            expected.oids.extend(block.oid(row).map(|oid| (oid_key(oid), place)));
+            expected.last = Some(name.into_owned());
+        }
+        let first = self.directory.first_name(&self.directory.blocks[number]);
+        match *block.name(0) == *first {
+            true => Ok(()),
+            false => Err(self.wrong_row(0, "the first name that the directory has")),
+        }
+    }
+
+    fn verify_row(
+        &self,
+        block: &Block,
+        history: &BlockHistory,
+        place: Place,
+    ) -> Result<(), TableError> {
+        let row = place.row();
+        let seq = block.entry(row).seq;
+        if seq < self.identity.first || self.identity.last < seq {
+            return Err(self.wrong_row(place.0, "a sequence of the table's range"));
+        }
+        let (oid, symref) = (block.oid(row).is_some(), block.symref(row).is_some());
+        let may_be_gone = !self.identity.is_lowest() || self.is_gone(place);
+        let must_be_gone = self.is_gone(place);
+        if oid && symref || must_be_gone && (oid || symref) || !may_be_gone && !(oid || symref) {
+            return Err(self.wrong_row(place.0, "an object or a symbolic target, if it is live"));
+        }
+        let rising = history.rows(row).is_sorted_by(|a, b| a < b);
+        let last = history.rows(row).last().map_or(0, |last| u64::from(last) + 1);
+        match rising && last <= self.footer.history_rows {
+            true => Ok(()),
+            false => Err(self.wrong_row(place.0, "rising row numbers of the history")),
+        }
+    }
+
+    fn is_gone(&self, place: Place) -> bool {
+        place.block() >= self.footer.live_blocks()
+    }
+
+    fn verify_name(
+        &self,
+        name: &[u8],
+        pages: &[Box<[u64]>],
+        place: Place,
+    ) -> Result<(), TableError> {
+        let hash = self.footer.names.hash(name);
+        let page = pages.get(self.footer.names.page(hash));
+        match page.is_some_and(|page| Probe::new(page, hash).any(|found| found == place)) {
+            true => Ok(()),
+            false => Err(self.wrong_row(place.0, "an entry in the name index")),
+        }
+    }
+
+    /// Every row has been found by its name; there must be nothing else.
+    fn verify_names(&self, pages: &[Box<[u64]>]) -> Result<(), TableError> {
+        let used = pages.iter().flatten().filter(|slot| **slot != 0).count() as u64;
+        let rows = self.footer.live_rows + self.footer.gone_rows;
+        if used == rows {
+            return Ok(());
+        }
+        let (what, at) = ("the name index at byte", self.sections.names);
+        Err(self.source.damaged(what, at, format!("{rows} entries"), used.to_string()))
+    }
+
+    fn verify_oids(&self, expected: &[(u64, Place)]) -> Result<(), TableError> {
+        let mut found = Vec::new();
+        for (number, page) in self.directory.oid_pages.iter().enumerate() {
+            let start = found.len();
+            found.extend(oid_entries(&self.read_oid_page(number)?));
+            if found.get(start).map(|entry: &(u64, Place)| entry.0) != Some(page.first) {
+                return Err(self.wrong_oids(number));
+            }
+        }
+        if found == expected { Ok(()) } else { Err(self.wrong_oids(0)) }
+    }
+
+    fn wrong_oids(&self, page: usize) -> TableError {
+        let (what, page) = ("the object index, page", page as u64);
+        self.source.damaged(what, page, "the objects of the rows, sorted", "others")
+    }
+
+    fn wrong_row(&self, place: u32, expected: &str) -> TableError {
+        self.source.damaged("row", place.into(), expected, "another")
+    }
+}
