@@ -40,9 +40,7 @@ fn list(view: &View, name: RefName, target: &Target) -> Result<Option<Listed>, R
         return Ok(Some(Listed { name, oid: *oid, symref_target: None }));
     }
     match view.resolve(&name) {
-        Ok(end) => {
-            Ok(end.oid.map(|oid| Listed { name, oid, symref_target: Some(end.name) }))
-        }
+        Ok(end) => Ok(end.oid.map(|oid| Listed { name, oid, symref_target: Some(end.name) })),
         Err(ResolveError::Read(error)) => Err(error),
         Err(_) => Ok(None),
     }

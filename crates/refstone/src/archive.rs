@@ -31,7 +31,7 @@ pub(crate) struct Archive {
 #[derive(Clone, Debug)]
 pub(crate) struct SealedUnit {
     pub(crate) range: SeqRange,
-    pub(crate) file: Arc<HistoryFile>,
+    pub(crate) file: HistoryFile,
 }
 
 impl Archive {
@@ -52,7 +52,9 @@ impl Archive {
             let anchor = live.anchor();
             attempt += 1;
             match open_sealed(&shelves, anchor) {
-                Ok(sealed) => return Ok(Archive { dir: dir.to_owned(), live, shelves, anchor, sealed }),
+                Ok(sealed) => {
+                    return Ok(Archive { dir: dir.to_owned(), live, shelves, anchor, sealed });
+                }
                 Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }
@@ -97,18 +99,8 @@ impl Archive {
                 newest = unit.range.last;
                 continue;
             }
-            // Times never go back, so the rows up to it are found by halving.
-            let (mut low, mut high) = (0, unit.file.rows());
-            while low < high {
-                let middle = low.midpoint(high);
-                let row = unit.file.fetch(&[middle])?;
-                match row.first() {
-                    Some(moved) if moved.at <= time => {
-                        newest = moved.seq;
-                        low = middle + 1;
-                    }
-                    _ => high = middle,
-                }
+            if let Some(row) = unit.file.row_after(time)?.checked_sub(1) {
+                newest = unit.file.fetch(&[row])?.first().map_or(newest, |moved| moved.seq);
             }
             break;
         }
@@ -144,11 +136,13 @@ impl Archive {
 }
 
 fn open_sealed(shelves: &Shelves, anchor: Anchor) -> Result<Vec<SealedUnit>, ReadError> {
-    let open = |range| Ok(SealedUnit { range, file: Arc::new(shelves.open_history(range)?) });
+    let open = |range| Ok(SealedUnit { range, file: shelves.open_history(range)? });
     let sealed: Result<Vec<_>, ReadError> = shelves.units(anchor)?.into_iter().map(open).collect();
     let sealed = sealed?;
     match sealed.last() {
-        Some(last) if last.file.identity().last_crc != anchor.crc => Err(shelves.foreign(last.range)),
+        Some(last) if last.file.identity().last_crc != anchor.crc => {
+            Err(shelves.foreign(last.range))
+        }
         _ => Ok(sealed),
     }
 }

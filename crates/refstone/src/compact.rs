@@ -193,20 +193,20 @@ impl Compaction<'_> {
             ranges.iter().map(|range| self.shelves.open_history(*range)).collect();
         let env = &*self.shelves.env;
         let path = self.shelves.history.path(range);
-        sealed::merge(env, &path, &files?, self.options.form).map_err(ReadError::from)?;
+        let history = sealed::merge(env, &path, &files?, self.options.form);
+        let history = history.map_err(ReadError::from)?;
         self.shelves.sync(&self.shelves.history)?;
-        table::merge(env, &self.shelves.tables.path(range), inputs).map_err(ReadError::from)?;
+        let table = table::merge(env, &self.shelves.tables.path(range), inputs);
+        let table = table.map_err(ReadError::from)?;
         self.shelves.sync(&self.shelves.tables)?;
-        self.count(range)?;
-        Ok(self.shelves.open_table(range)?)
+        self.count(&history, &table);
+        Ok(table)
     }
 
-    /// Notes what was written for a range.
-    fn count(&mut self, range: SeqRange) -> Result<(), ReadError> {
-        let history = self.shelves.open_history(range)?;
+    /// Notes what was written.
+    fn count(&mut self, history: &HistoryFile, table: &Table) {
         self.done.rows_written += u64::from(history.rows());
-        self.done.bytes_written += history.bytes() + self.shelves.open_table(range)?.bytes();
-        Ok(())
+        self.done.bytes_written += history.bytes() + table.bytes();
     }
 
     /// Removes what a crash or an earlier merge left: unfinished files, and files whose
@@ -265,17 +265,17 @@ impl Sealer for Seal<'_, '_> {
         shelves.make_dir(&shelves.history)?;
         let path = shelves.history.path(self.range);
         let form = self.compaction.options.form;
-        let mut writer =
-            HistoryWriter::create(&*shelves.env, &path, shelves.object_format, form)?;
+        let mut writer = HistoryWriter::create(&*shelves.env, &path, shelves.object_format, form)?;
         let mut digest = Digest::default();
         let (crc, at) = self.copy(leaving, &mut writer, &mut digest)?;
         let rows = writer.rows();
         let identity = self.identity(crc, at);
-        writer.finish(identity.clone())?;
+        writer.finish(&identity)?;
         shelves.write_table(self.range, digest, &identity, rows)?;
         shelves.sync(&shelves.history)?;
         shelves.sync(&shelves.tables)?;
-        self.compaction.count(self.range)?;
+        let (history, table) = (shelves.open_history(self.range)?, shelves.open_table(self.range)?);
+        self.compaction.count(&history, &table);
         Ok(())
     }
 }
@@ -300,7 +300,10 @@ impl Seal<'_, '_> {
             last = (frame.crc(), frame.at());
             self.compaction.done.sealed += 1;
             if self.compaction.done.sealed.is_multiple_of(1024) {
-                (self.compaction.progress)(Progress::Sealing { done: self.compaction.done.sealed, of });
+                (self.compaction.progress)(Progress::Sealing {
+                    done: self.compaction.done.sealed,
+                    of,
+                });
             }
         }
         Ok(last)
@@ -316,7 +319,9 @@ impl Seal<'_, '_> {
             last: self.range.last,
             last_crc,
             last_at,
-            gaps: gaps.filter(|(first, last)| *first <= self.range.last && *last >= self.range.first).collect(),
+            gaps: gaps
+                .filter(|(first, last)| *first <= self.range.last && *last >= self.range.first)
+                .collect(),
         }
     }
 }
@@ -326,7 +331,8 @@ fn due(sizes: &[u64], merge: Merge) -> Option<usize> {
     if merge == Merge::All {
         return (sizes.len() > 1).then_some(0);
     }
-    let tier = |rows: u64| (rows / SMALLEST_TIER).checked_ilog(MERGE_FAN as u64).map_or(0, |t| t + 1);
+    let tier =
+        |rows: u64| (rows / SMALLEST_TIER).checked_ilog(MERGE_FAN as u64).map_or(0, |t| t + 1);
     let tiers: Vec<u32> = sizes.iter().map(|rows| tier(*rows)).collect();
     (0..=tiers.iter().copied().max()?).find_map(|size| {
         let run = tiers.iter().rev().take_while(|tier| **tier <= size).count();

@@ -8,6 +8,8 @@ use refstone_log::{AppendError, CommitError, ErrorKind, Seq};
 use crate::name::{NameError, RefName};
 use crate::oid::ObjectIdError;
 use crate::refusal::{Reason, Refusal};
+use crate::sealed::SealedError;
+use crate::table::TableError;
 
 /// Why a store could not be created, opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -60,23 +62,47 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    pub(crate) fn new(kind: ErrorKind, problem: &dyn std::error::Error) -> ReadError {
-        ReadError { kind, problem: problem.to_string() }
-    }
-
     pub(crate) fn because(kind: ErrorKind, problem: String) -> ReadError {
         ReadError { kind, problem }
     }
 
     pub(crate) fn io(path: &Path, what: &'static str, error: &io::Error) -> ReadError {
         let problem = format!("{}: cannot {what}: {error}", path.display());
-        ReadError { kind: ErrorKind::of_io(error), problem }
+        ReadError { kind: kind_of_io(error), problem }
     }
 
     /// The sort of this error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+}
+
+impl From<TableError> for ReadError {
+    fn from(error: TableError) -> ReadError {
+        let kind = match &error {
+            TableError::Io { source, .. } => kind_of_io(source),
+            _ => ErrorKind::Corrupt,
+        };
+        ReadError { kind, problem: error.to_string() }
+    }
+}
+
+impl From<SealedError> for ReadError {
+    fn from(error: SealedError) -> ReadError {
+        let kind = match &error {
+            SealedError::Io { source, .. } => kind_of_io(source),
+            _ => ErrorKind::Corrupt,
+        };
+        ReadError { kind, problem: error.to_string() }
+    }
+}
+
+/// A file that is missing may have been merged into another meanwhile.
+fn kind_of_io(error: &io::Error) -> ErrorKind {
+    match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        _ => ErrorKind::of_io(error),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use refstone_log::{Frame, LogReader, OsEnv, Seq};
 
@@ -35,11 +34,7 @@ pub fn history(dir: &Path, of: Option<&RefName>) -> Result<History, OpenError> {
 /// # Errors
 ///
 /// As [`history`].
-pub fn history_after(
-    dir: &Path,
-    after: Seq,
-    of: Option<&RefName>,
-) -> Result<History, OpenError> {
+pub fn history_after(dir: &Path, after: Seq, of: Option<&RefName>) -> Result<History, OpenError> {
     let mut history = History {
         dir: dir.to_owned(),
         of: of.cloned(),
@@ -216,7 +211,7 @@ impl Iterator for NewestFirst {
 /// Rows of one history file that are still to be read.
 #[derive(Debug)]
 struct Rows {
-    file: Arc<HistoryFile>,
+    file: HistoryFile,
     /// The last transaction of the file.
     last: Seq,
     wanted: Wanted,
@@ -265,7 +260,7 @@ impl Rows {
     fn next_chunk(&mut self, order: Order) -> Result<Option<Vec<RefMove>>, ReadError> {
         match &mut self.wanted {
             Wanted::Some(rows) if rows.is_empty() => Ok(None),
-            Wanted::Range(range) | Wanted::Search(range, _) if range.is_empty() => Ok(None),
+            Wanted::Range(range) | Wanted::Search(range, _) if range.start >= range.end => Ok(None),
             Wanted::Some(rows) => {
                 let chunk = (CHUNK as usize).min(rows.len());
                 let chunk: Vec<u32> = match order {

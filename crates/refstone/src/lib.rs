@@ -50,6 +50,7 @@ mod refusal;
 mod symref;
 
 // The state: tables and what is newer make a durable view; what is staged stands above it.
+#[allow(dead_code, unused_imports)]
 mod table;
 
 mod stack;
@@ -66,13 +67,6 @@ mod current;
 
 mod state;
 
-// The state in files, for when the log has been cut.
-#[cfg_attr(not(test), expect(dead_code, reason = "the store does not open tables yet"))]
-mod new_file;
-
-#[cfg_attr(not(test), expect(dead_code, reason = "the store does not open tables yet"))]
-mod table;
-
 // The store, on the log.
 mod row;
 
@@ -87,6 +81,7 @@ mod new_file;
 
 mod ranges;
 
+#[allow(dead_code, unused_imports)]
 mod sealed;
 
 mod digest;
@@ -103,22 +98,16 @@ mod history;
 
 mod read;
 
-// What has left the log.
-mod new_file;
-
-#[allow(dead_code, unused_imports, reason = "the store does not seal transactions yet")]
-mod sealed;
-
 mod error;
 
 pub use compact::{CompactError, CompactOptions, Compacted, Merge, Progress};
 pub use edit::{Change, Deref, Edit, Expected, Target};
 pub use error::{OpenError, ReadError, RowProblem, TransactionError};
+pub use history::{History, NewestFirst, history, history_after, history_newest_first};
 pub use maintenance::{Compacting, Maintenance, Totals};
 pub use name::{NAME_LEN_MAX, NameError, NameProblem, PushChange, RefName};
 pub use oid::{ObjectId, ObjectIdError};
 pub use pending::{Committed, Pending, PendingEach};
-pub use history::{History, NewestFirst, history, history_after, history_newest_first};
 pub use read::{At, read_view, read_view_at};
 pub use refstone_log::{
     AppendError, CommitError, Env, ErrorKind, Log, ObjectFormat, OsEnv, Recovery, Seq, Timestamp,

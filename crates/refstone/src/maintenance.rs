@@ -114,10 +114,6 @@ impl Maintenance {
         Seq::new(self.inner.sealed.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn shelves(&self) -> &Shelves {
-        &self.inner.shelves
-    }
-
     /// Starts a compaction in a thread of its own if one is due. Costs a few loads if not.
     pub(crate) fn compact_if_due(&self) {
         let Compacting::WhenDue(options) = self.inner.compacting else { return };

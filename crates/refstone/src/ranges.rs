@@ -13,13 +13,6 @@ pub(crate) struct SeqRange {
     pub(crate) last: Seq,
 }
 
-impl SeqRange {
-    /// Whether all of `other` lies in this range.
-    pub(crate) fn contains(&self, other: &SeqRange) -> bool {
-        self.first <= other.first && other.last <= self.last
-    }
-}
-
 /// A directory of files that are named `<first>-<last>.<extension>`.
 #[derive(Clone, Debug)]
 pub(crate) struct Shelf {
@@ -94,14 +87,17 @@ mod tests {
         let parse = |name: &str| shelf.parse(OsStr::new(name));
         let path = shelf.path(range(1, 16));
         assert_eq!(shelf.parse(path.file_name().unwrap()), Some(range(1, 16)));
-        for foreign in ["1-16.arrow", "1-16.parquet.tmp", "01-16.parquet", "16-1.parquet", "1.parquet"] {
+        for foreign in
+            ["1-16.arrow", "1-16.parquet.tmp", "01-16.parquet", "16-1.parquet", "1.parquet"]
+        {
             assert_eq!(parse(foreign), None, "{foreign}");
         }
     }
 
     #[test]
     fn a_chain_joins_prefers_merged_files_and_leaves_out_what_is_too_new() {
-        let all = [range(1, 4), range(5, 8), range(1, 8), range(9, 12), range(9, 20), range(30, 40)];
+        let all =
+            [range(1, 4), range(5, 8), range(1, 8), range(9, 12), range(9, 20), range(30, 40)];
         assert_eq!(chain(&all, Seq::new(12)), Some(vec![range(1, 8), range(9, 12)]));
         assert_eq!(chain(&all, Seq::new(20)), Some(vec![range(1, 8), range(9, 20)]));
         assert_eq!(chain(&all, Seq::ZERO), Some(vec![]));

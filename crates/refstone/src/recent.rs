@@ -28,11 +28,6 @@ impl Recent {
     pub(crate) fn from(&self, start: &[u8]) -> Range<'_> {
         self.0.range::<_, [u8]>((Bound::Included(start), Bound::Unbounded))
     }
-
-    /// How many refs were moved.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 pub(crate) type Range<'a> =

@@ -29,7 +29,8 @@ pub(crate) struct Shelves {
 impl Shelves {
     /// The tables that reach the anchor of the live log. Writes nothing.
     fn load(&self, anchor: Anchor) -> Result<Stack, ReadError> {
-        let tables = self.units(anchor)?.into_iter().map(|range| self.open_table(range).map(Arc::new));
+        let tables =
+            self.units(anchor)?.into_iter().map(|range| self.open_table(range).map(Arc::new));
         let tables = tables.collect::<Result<Vec<_>, _>>()?;
         match tables.last() {
             Some(last) if last.identity().last_crc != anchor.crc => {
@@ -56,7 +57,8 @@ impl Shelves {
                 Keep::Nothing => None,
             };
             // Of the last one also the checksum is known, and it must be the right one.
-            let fits = |table: &Table| range.last != anchor.seq || table.identity().last_crc == anchor.crc;
+            let fits =
+                |table: &Table| range.last != anchor.seq || table.identity().last_crc == anchor.crc;
             match sound.filter(fits) {
                 Some(table) => tables.push(Arc::new(table)),
                 None => tables.push(Arc::new(self.table_of_history(range, anchor)?)),
@@ -98,7 +100,12 @@ impl Shelves {
         let path = self.history.path(range);
         let file = HistoryFile::open(&*self.env, &path)?;
         let identity = file.identity();
-        self.check(&path, range, identity.log_id, SeqRange { first: identity.first, last: identity.last })?;
+        self.check(
+            &path,
+            range,
+            identity.log_id,
+            SeqRange { first: identity.first, last: identity.last },
+        )?;
         Ok(file)
     }
 
@@ -106,15 +113,27 @@ impl Shelves {
         let path = self.tables.path(range);
         let table = Table::open(&*self.env, &path)?;
         let identity = table.identity();
-        self.check(&path, range, identity.log_id, SeqRange { first: identity.first, last: identity.last })?;
+        self.check(
+            &path,
+            range,
+            identity.log_id,
+            SeqRange { first: identity.first, last: identity.last },
+        )?;
         Ok(table)
     }
 
-    fn check(&self, path: &Path, named: SeqRange, log_id: [u8; 16], holds: SeqRange) -> Result<(), ReadError> {
+    fn check(
+        &self,
+        path: &Path,
+        named: SeqRange,
+        log_id: [u8; 16],
+        holds: SeqRange,
+    ) -> Result<(), ReadError> {
         if log_id == self.log_id && holds == named {
             return Ok(());
         }
-        let problem = format!("{}: expected a file of this log and of the range in its name", path.display());
+        let problem =
+            format!("{}: expected a file of this log and of the range in its name", path.display());
         Err(ReadError::because(ErrorKind::Corrupt, problem))
     }
 
@@ -163,7 +182,9 @@ impl Shelves {
     }
 
     pub(crate) fn make_dir(&self, shelf: &Shelf) -> Result<(), ReadError> {
-        self.env.create_dir_all(shelf.dir()).map_err(|error| ReadError::io(shelf.dir(), "create", &error))
+        self.env
+            .create_dir_all(shelf.dir())
+            .map_err(|error| ReadError::io(shelf.dir(), "create", &error))
     }
 
     /// Makes the names in a shelf durable, and its own.

@@ -54,7 +54,8 @@ impl Snapshot {
         directory: &[u8],
     ) -> impl Iterator<Item = Result<(RefName, Target), ReadError>> {
         let inside = |name: &RefName| name.as_bytes().starts_with(directory);
-        self.from(directory).take_while(move |item| item.as_ref().map_or(true, |(name, _)| inside(name)))
+        self.from(directory)
+            .take_while(move |item| item.as_ref().map_or(true, |(name, _)| inside(name)))
     }
 }
 
@@ -84,13 +85,18 @@ impl Merged<'_> {
                 (name.clone(), target.clone(), 0)
             }
             Source::Table(index) => {
-                let Some((name, entry)) = self.tables[index].next()? else { return Ok(None) };
+                let table = &mut self.tables[index];
+                let (Some(name), Some(entry)) = (table.name(), table.entry()) else {
+                    return Ok(None);
+                };
+                let name = RefName::from_proven(name);
+                table.advance()?;
                 (name, entry.target, index + 1)
             }
         };
         for table in &mut self.tables[older..] {
-            if table.peek() == Some(name.as_bytes()) {
-                table.next()?;
+            if table.name() == Some(name.as_bytes()) {
+                table.advance()?;
             }
         }
         Ok(Some((name, target)))
@@ -103,7 +109,7 @@ impl Merged<'_> {
             smallest = Some((name.as_bytes(), Source::Recent));
         }
         for (index, table) in self.tables.iter().enumerate() {
-            if let Some(name) = table.peek()
+            if let Some(name) = table.name()
                 && smallest.is_none_or(|(least, _)| name < least)
             {
                 smallest = Some((name, Source::Table(index)));

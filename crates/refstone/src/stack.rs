@@ -42,7 +42,7 @@ impl Stack {
 
     /// One cursor for each table, newest first, at the first name that is not less than `start`.
     pub(crate) fn cursors(&self, start: &[u8]) -> Result<Vec<Cursor>, ReadError> {
-        let cursors = self.tables.iter().rev().map(|table| Ok(table.from(start)?));
+        let cursors = self.tables.iter().rev().map(|table| Ok(table.live_from(start)?));
         cursors.collect()
     }
 

@@ -317,14 +317,18 @@ fn is_receiving(server: &TestServer, name: &str) -> bool {
     names.iter().any(|name| name.contains("incoming"))
 }
 
-/// The open files of the process that has one below `objects`: the `index-pack` of this test. It
-/// opens one only after its exec, which has closed what it inherited.
+/// The open files of the process that has one below `objects`: the `index-pack` of this test.
+///
+/// A child that has not got to its exec yet still runs this program, and has all that it inherited.
 fn files_of_child(objects: &Path) -> Vec<PathBuf> {
     let processes = std::fs::read_dir("/proc").unwrap();
-    let own = std::process::id().to_string();
+    let own = std::env::current_exe().unwrap();
     processes
         .map(|process| process.unwrap())
-        .filter(|process| process.file_name().to_string_lossy() != own)
+        .filter(|process| {
+            let program = std::fs::read_link(process.path().join("exe"));
+            program.is_ok_and(|program| program != own)
+        })
         .map(|process| open_files(&process.path().join("fd")))
         .find(|files| files.iter().any(|file| file.starts_with(objects)))
         .unwrap_or_default()

@@ -24,10 +24,11 @@ pub(super) const OLD_BACK: usize = 8;
 /// Rows of a row group: what a writer holds in memory.
 pub(super) const GROUP_ROWS: usize = 65_536;
 
-/// How a file keeps `old_oid`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+/// How history files keep `old_oid`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
     /// In every row.
+    #[default]
     Full,
     /// Only where no row of the ref above has it as `new_oid`; else how many rows above that is.
     Derived,

@@ -35,7 +35,7 @@ mod verify;
 
 mod write;
 
-pub(crate) use columns::Form;
+pub use columns::Form;
 pub(crate) use error::SealedError;
 pub(crate) use file::HistoryFile;
 pub(crate) use identity::Identity;

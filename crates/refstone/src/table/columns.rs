@@ -62,7 +62,7 @@ impl Columns {
         };
         match oid {
             Some(oid) => {
-                self.oids.append_value(oid.as_bytes()).expect("the writer compared formats")
+                self.oids.append_value(oid.as_bytes()).expect("the writer compared formats");
             }
             None => self.oids.append_null(),
         }

@@ -45,10 +45,8 @@ use std::sync::{Arc, OnceLock};
 
 use refstone_log::{Seq, Timestamp};
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "the store does not open tables yet"))]
 pub(crate) use cursor::Cursor;
 pub(crate) use error::TableError;
-#[cfg_attr(not(test), expect(unused_imports, reason = "the store does not open tables yet"))]
 pub(crate) use merge::merge;
 pub(crate) use schema::Identity;
 pub(crate) use writer::TableWriter;

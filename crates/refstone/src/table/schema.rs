@@ -28,6 +28,12 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Whether a state of this table may come from that transaction. The lowest one also has `HEAD` as
+    /// it was before the first.
+    pub(super) fn covers(&self, seq: Seq) -> bool {
+        (self.first <= seq && seq <= self.last) || (self.is_lowest() && seq == Seq::ZERO)
+    }
+
     /// Whether nothing lies below the table: a deletion in it hides nothing.
     pub(crate) fn is_lowest(&self) -> bool {
         self.first <= Seq::new(1)

@@ -94,14 +94,13 @@ impl Table {
         place: Place,
     ) -> Result<(), TableError> {
         let row = place.row();
-        let seq = block.entry(row).seq;
-        if seq < self.identity.first || self.identity.last < seq {
+        if !self.identity.covers(block.entry(row).seq) {
             return Err(self.wrong_row(place.0, "a sequence of the table's range"));
         }
         let (oid, symref) = (block.oid(row).is_some(), block.symref(row).is_some());
         let may_be_gone = !self.identity.is_lowest() || self.is_gone(place);
         let must_be_gone = self.is_gone(place);
-        if oid && symref || must_be_gone && (oid || symref) || !may_be_gone && !(oid || symref) {
+        if oid && symref || must_be_gone && (oid || symref) || !(may_be_gone || oid || symref) {
             return Err(self.wrong_row(place.0, "an object or a symbolic target, if it is live"));
         }
         let rising = history.rows(row).is_sorted_by(|a, b| a < b);

@@ -178,8 +178,8 @@ impl<'e> TableWriter<'e> {
     }
 
     fn check_entry(&self, entry: &Entry) -> Result<(), TableError> {
-        let (first, last) = (self.identity.first, self.identity.last);
-        if entry.seq < first || last < entry.seq {
+        if !self.identity.covers(entry.seq) {
+            let Identity { first, last, .. } = &self.identity;
             let expected = format!("a sequence from {first} to {last}");
             return Err(self.refused(&expected, &entry.seq.to_string()));
         }

@@ -70,11 +70,7 @@ impl<'a> Reached<'a> {
     /// Edits of missing refs whose names stand in each other's way, by their index.
     ///
     /// One lookup per directory finds each pair, from its longer name.
-    pub(crate) fn crowded(
-        &self,
-        plan: &Plan<'_>,
-        ends: &[ChainEnd],
-    ) -> BTreeMap<usize, Reason> {
+    pub(crate) fn crowded(&self, plan: &Plan<'_>, ends: &[ChainEnd]) -> BTreeMap<usize, Reason> {
         let mut crowded = BTreeMap::new();
         for (long, end) in missing(ends) {
             for directory in end.name.directories() {

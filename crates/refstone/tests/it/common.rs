@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use refstone::{
-    CreateOptions, Edit, Env, ObjectId, OpenOptions, OsEnv, RefName, RefStore, Timestamp, Transaction,
+    CreateOptions, Edit, Env, ObjectId, OpenOptions, OsEnv, RefName, RefStore, Timestamp,
+    Transaction,
 };
 use refstone_log::{EnvFile, EnvLock};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refstone::{
-    At, CompactOptions, Edit, HistoryForm, Merge, RefName, RefStore, Seq, history,
-    history_after, history_newest_first, read_view, read_view_at,
+    At, CompactOptions, Edit, HistoryForm, Merge, RefName, RefStore, Seq, history, history_after,
+    history_newest_first, read_view, read_view_at,
 };
 
 use crate::common::{Scratch, head, listing, oid, tx};

@@ -67,7 +67,10 @@ fn names_in_each_others_way_never_both_win() {
         let view = scratch.store.view();
         let both = view.get(&short).unwrap().is_some() && view.get(&long).unwrap().is_some();
         assert!(!both, "round {round}");
-        assert!(view.get(&short).unwrap().is_some() || view.get(&long).unwrap().is_some(), "round {round}");
+        assert!(
+            view.get(&short).unwrap().is_some() || view.get(&long).unwrap().is_some(),
+            "round {round}"
+        );
     }
 }
 
