@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use refstone::{CreateOptions, RefStore};
+use refstone::{Compacting, CreateOptions, OpenOptions, RefStore};
 use refstone_bench::hooks::{HookedEnv, Quiet};
 use refstone_bench::peers::transaction;
 use refstone_bench::workload::{ACTOR, Mover, oid};
@@ -59,7 +59,11 @@ fn stage(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().join("refstone");
     RefStore::create(&dir, &CreateOptions::default()).expect("an empty directory");
-    let store = RefStore::open_with(quiet(), &dir).expect("a store");
+    let store = RefStore::open_with(
+        &dir,
+        OpenOptions::default().env(quiet()).compacting(Compacting::ByHand),
+    )
+    .expect("a store");
     let mut mover = Mover::new(0, 1);
     criterion.bench_function("store: stage one move, not waited for", |bencher| {
         bencher.iter_custom(|count| {

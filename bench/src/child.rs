@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use refstone::{CreateOptions, RefName, RefStore, history};
+use refstone::{CreateOptions, RefName, RefStore, history_newest_first};
 use refstone_server::{Server, ServerOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::arms::create_refs;
+use crate::arms::{create_refs, open_by_hand};
 use crate::measure::host;
 
 const TASK_VARIABLE: &str = "REFSTONE_BENCH_CHILD";
@@ -98,7 +98,7 @@ fn print(reading: Reading) -> Result<()> {
 
 fn create(dir: &Path, refs: usize) -> Result<Reading> {
     RefStore::create(dir, &CreateOptions::default())?;
-    let store = RefStore::open(dir)?;
+    let store = open_by_hand(dir)?;
     let start = Instant::now();
     create_refs(&store, 0, refs)?;
     let answer_us = start.elapsed().as_secs_f64() * 1e6;
@@ -109,9 +109,9 @@ fn create(dir: &Path, refs: usize) -> Result<Reading> {
     let start = Instant::now();
     let reopened = RefStore::open(dir)?;
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
-    // HEAD is in the view too.
-    let found = reopened.view().len() as u64 - 1;
-    Ok(Reading { open_ms, answer_us, found, log_bytes, memory_mb, read_mb: 0.0 })
+    let view = reopened.view();
+    let refs = view.iter_prefix(b"refs/").try_fold(0, |count, item| item.map(|_| count + 1))?;
+    Ok(Reading { open_ms, answer_us, found: refs, log_bytes, memory_mb, read_mb: 0.0 })
 }
 
 fn open(dir: &Path, name: &str) -> Result<Reading> {
@@ -120,7 +120,7 @@ fn open(dir: &Path, name: &str) -> Result<Reading> {
     let store = RefStore::open(dir)?;
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let start = Instant::now();
-    let found = store.view().get(&RefName::new(name)?).is_some();
+    let found = store.view().get(&RefName::new(name)?)?.is_some();
     let answer_us = start.elapsed().as_secs_f64() * 1e6;
     Ok(Reading {
         open_ms,
@@ -135,7 +135,7 @@ fn open(dir: &Path, name: &str) -> Result<Reading> {
 fn read_history(dir: &Path, name: &str) -> Result<Reading> {
     let read_before = host::bytes_read_from_disk()?;
     let start = Instant::now();
-    let moves = history(dir, Some(&RefName::new(name)?))?;
+    let moves = history_newest_first(dir, Some(&RefName::new(name)?))?;
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let mut found = 0;
     for moved in moves {

@@ -22,7 +22,10 @@ use std::time::Instant;
 
 use anyhow::Result;
 use nornir_bench::register_bench_ordered;
-use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+use refstone::{
+    CompactOptions, Compacting, CreateOptions, Edit, ObjectId, OpenOptions, RefName, RefStore,
+    Transaction,
+};
 
 use crate::arm::Arm;
 use crate::hooks::{HookedEnv, Probe};
@@ -59,7 +62,7 @@ register_bench_ordered!(10, bulk::ARM);
 register_bench_ordered!(11, reader::ARM);
 register_bench_ordered!(12, push_e2e::ARM);
 
-/// A new store whose log is watched.
+/// A new store whose log is watched, and which does not compact itself: that is an arm of its own.
 struct Probed {
     store: RefStore,
     probe: Arc<Probe>,
@@ -70,7 +73,8 @@ impl Probed {
         let probe = Arc::new(Probe::default());
         let env = Arc::new(HookedEnv(probe.clone()));
         RefStore::create(dir, &CreateOptions::default())?;
-        let store = RefStore::open_with(env, dir)?;
+        let options = OpenOptions::default().env(env).compacting(Compacting::ByHand);
+        let store = RefStore::open_with(dir, options)?;
         probe.reset();
         Ok(Probed { store, probe })
     }
@@ -92,15 +96,25 @@ pub(crate) fn create_refs(store: &RefStore, first: usize, count: usize) -> Resul
     Ok(())
 }
 
-/// A new store with so many refs, created ten thousand at a time.
+/// A store that compacts itself only when it is asked to, so that a figure means one thing.
+pub(crate) fn open_by_hand(dir: &Path) -> Result<RefStore> {
+    Ok(RefStore::open_with(dir, OpenOptions::default().compacting(Compacting::ByHand))?)
+}
+
+/// A new store with so many refs, created ten thousand at a time, and compacted.
 fn store_with_refs(dir: &Path, count: usize) -> Result<RefStore> {
     const STEP: usize = 10_000;
     RefStore::create(dir, &CreateOptions::default())?;
-    let store = RefStore::open(dir)?;
+    let store = open_by_hand(dir)?;
     for first in (0..count).step_by(STEP) {
         create_refs(&store, first, STEP.min(count - first))?;
     }
+    compact(&store)?;
     Ok(store)
+}
+
+fn compact(store: &RefStore) -> Result<refstone::Compacted> {
+    Ok(store.compact(CompactOptions::default(), &mut |_| ())?)
 }
 
 /// Moves refs `first..first + count` once, each in a transaction of its own, without waiting for

@@ -202,6 +202,6 @@ pub(super) fn is_at_last(view: &View, mover: &Mover) -> bool {
     mover.last().iter().all(|moved| {
         let name = RefName::new(moved.name.as_str());
         let value = ObjectId::from_bytes(&moved.new).map(Target::Object);
-        matches!((name, value), (Ok(name), Ok(value)) if view.get(&name) == Some(&value))
+        matches!((name, value), (Ok(name), Ok(value)) if view.get(&name) == Ok(Some(value.clone())))
     })
 }

@@ -95,7 +95,8 @@ fn push_run(bench: &Bench<'_>, clients: &[Client], length: Length) -> Result<(Ru
     let view = read_view(&data.path().join(REPOSITORY).join("refstone"))?;
     let mut lost = 0;
     for client in &clients {
-        let found = view.get(&RefName::new(client.branch.as_str())?).and_then(Target::object);
+        let found = view.get(&RefName::new(client.branch.as_str())?)?;
+        let found = found.as_ref().and_then(Target::object);
         let last = client.pushed.checked_sub(1).map(|last| client.commits[last].as_str());
         lost += u64::from(found.as_ref().map(ObjectId::to_hex).as_deref() != last);
     }

@@ -33,7 +33,7 @@ fn scan(view: &View, prefix: &[u8], row: &mut Row, label: &str) -> Result<u64> {
     let mut times = Vec::new();
     let mut listed = 0;
     for _ in 0..5 {
-        let (ms, (count, bytes)) = timed_ms(|| Ok(list(view, prefix)))?;
+        let (ms, (count, bytes)) = timed_ms(|| list(view, prefix))?;
         times.push(ms);
         listed = count;
         row.put(format!("bytes_{label}"), bytes as f64);
@@ -43,9 +43,13 @@ fn scan(view: &View, prefix: &[u8], row: &mut Row, label: &str) -> Result<u64> {
 }
 
 /// Touches every name and value, as a server does that sends them.
-fn list(view: &View, prefix: &[u8]) -> (u64, usize) {
-    view.iter_prefix(prefix).fold((0, 0), |(count, bytes), (name, target)| {
+fn list(view: &View, prefix: &[u8]) -> Result<(u64, usize)> {
+    let (mut count, mut bytes) = (0, 0);
+    for item in view.iter_prefix(prefix) {
+        let (name, target) = item?;
         let value = target.object().map_or(0, |id| id.as_bytes().len());
-        (count + 1, bytes + name.as_bytes().len() + std::hint::black_box(value))
-    })
+        count += 1;
+        bytes += name.as_bytes().len() + std::hint::black_box(value);
+    }
+    Ok((count, bytes))
 }

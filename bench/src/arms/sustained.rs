@@ -1,20 +1,16 @@
-//! Many rewrites long: what the micro rate is worth once the log must be kept short.
+//! Many compactions long: what the micro rate is worth when the store keeps its log short.
 //!
-//! The store does not seal by itself yet, so this arm does: when the live log holds as many frames
-//! as a rewrite is due at, a thread rewrites it, and its sealer writes what leaves to a file,
-//! synced with its directory. The columnar file that will be written instead costs more processor
-//! time and fewer bytes.
+//! The store does that by itself, as it does for everybody: rows leave for Parquet and for tables,
+//! which are merged as they grow, on the same processors and the same disk.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
-use refstone::RefStore;
+use refstone::{CreateOptions, RefStore, Totals};
 
 use super::Probed;
-use super::seal::FileSealer;
 use crate::arm::{Arm, Bench, Scale};
 use crate::measure::drive::{Length, Run, closed_loop};
 use crate::measure::host;
@@ -27,42 +23,36 @@ use crate::workload::{Mover, PAYLOAD};
 pub(super) const ARM: Arm = Arm { id: "refstone.sustained", writes, run };
 
 const WRITERS: usize = 16;
-/// A rewrite is due at so many frames.
-const FRAMES_MAX: u64 = 16_384;
-const REWRITES_MIN: usize = 10;
-/// The run ends after so long even if the rewrites are not done.
+const COMPACTIONS_MIN: usize = 10;
+/// The run ends after so long even if the compactions are not done.
 const AT_MOST: Duration = Duration::from_secs(90);
 
 fn writes(scale: Scale) -> u64 {
     scale.pick(512 << 20, 32 << 20)
 }
 
-/// What the rewrites did.
+/// What the compactions did.
 #[derive(Default)]
-struct Rewrites {
-    times: Vec<Duration>,
+struct Compactions {
+    totals: Totals,
     /// Memory after each.
     memory_mb: Vec<f64>,
-    sealed: u64,
+    live_frames_max: u64,
 }
 
 fn run(bench: &Bench<'_>) -> Result<(Row, Verdict)> {
-    let frames = bench.scale.pick(FRAMES_MAX, 128);
-    let wanted = bench.scale.pick(REWRITES_MIN + 2, 3);
+    let wanted = bench.scale.pick(COMPACTIONS_MIN + 2, 2);
     let length = Length::millis(bench.scale.pick(2_000, 100));
 
     let before = micro(bench, length)?;
-    let (long, rewrites, lost) = sustained(bench, frames, wanted)?;
+    let (long, seen, lost) = sustained(bench, wanted)?;
     let after = micro(bench, length)?;
     let micro = median(&[before.per_sec(), after.per_sec()]);
 
-    let mut row = Row::new("durable, 16 writers, rewritten as it grows", 1, PAYLOAD);
-    row.note(
-        "the store does not seal by itself yet: the arm drives the rewrites, and seals to a file",
-    );
+    let mut row = Row::new("durable, 16 writers, compacted as it grows", 1, PAYLOAD);
     row.put("writers", WRITERS as f64);
-    row.put("frames_per_rewrite", frames as f64);
-    row.put("rewrites", rewrites.times.len() as f64);
+    row.put("compactions", seen.totals.compactions as f64);
+    row.put("live_frames_max", seen.live_frames_max as f64);
     row.put("seconds", long.seconds);
     row.put("pushes", long.commits() as f64);
     row.put("push_per_sec", long.per_sec());
@@ -72,22 +62,22 @@ fn run(bench: &Bench<'_>) -> Result<(Row, Verdict)> {
     row.put("push_p999_us", long.latency.percentile_us(0.999));
     row.put("stall_max_ms", long.latency.max_us() / 1e3);
     row.put("micro_stall_max_ms", before.latency.max_us().max(after.latency.max_us()) / 1e3);
-    let times: Vec<f64> = rewrites.times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
-    row.put("rewrite_p50_ms", median(&times));
-    row.put("rewrite_max_ms", times.iter().copied().fold(0.0, f64::max));
-    let memory = &rewrites.memory_mb;
+    let done = &seen.totals.done;
+    row.put("rows_written_per_row", done.rows_written as f64 / done.sealed.max(1) as f64);
+    row.put("sealed_bytes_written_per_push", done.bytes_written as f64 / done.sealed.max(1) as f64);
+    let memory = &seen.memory_mb;
     let [early, late] = [memory.get(1), memory.last()].map(|mb| mb.copied().unwrap_or_default());
     row.put("memory_early_mb", early);
     row.put("memory_late_mb", late);
     let there = all_there("refs away from their last value", 0, lost);
-    if rewrites.times.len() < bench.scale.pick(REWRITES_MIN, 2) {
-        let why = format!("only {} rewrites in the time there is", rewrites.times.len());
+    if seen.memory_mb.len() < bench.scale.pick(COMPACTIONS_MIN, 1) {
+        let why = format!("only {} compactions in the time there is", seen.memory_mb.len());
         return Ok((row, there.and(Verdict::Unobservable(why))));
     }
     Ok((row, there.and(memory_is_flat(early, late))))
 }
 
-/// The same writers in a log that nobody rewrites.
+/// The same writers in a log that nobody compacts.
 fn micro(bench: &Bench<'_>, length: Length) -> Result<Run> {
     let dir = tempfile::tempdir_in(bench.dir)?;
     let Probed { store, .. } = Probed::create(&dir.path().join("refstone"))?;
@@ -95,26 +85,29 @@ fn micro(bench: &Bench<'_>, length: Length) -> Result<Run> {
     Ok(run)
 }
 
-fn sustained(bench: &Bench<'_>, frames: u64, wanted: usize) -> Result<(Run, Rewrites, u64)> {
-    let Probed { store, .. } = Probed::create(&bench.dir.join("refstone"))?;
-    let sealed = bench.dir.join("sealed");
-    std::fs::create_dir(&sealed)?;
+fn sustained(bench: &Bench<'_>, wanted: usize) -> Result<(Run, Compactions, u64)> {
+    let dir = bench.dir.join("refstone");
+    RefStore::create(&dir, &CreateOptions::default())?;
+    let store = RefStore::open(&dir)?;
     let stop = AtomicBool::new(false);
     let length = Length { warm_up: Duration::ZERO, measured: AT_MOST };
-    let (pushed, rewrites) = thread::scope(|scope| {
-        let rewriter = scope.spawn(|| {
-            let rewrites = rewrite_as_it_grows(&store, &sealed, frames, wanted, &stop);
+    let (pushed, seen) = thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let seen = watch(&store, wanted, &stop);
             stop.store(true, Ordering::Relaxed);
-            rewrites
+            seen
         });
         let pushed = push(&store, length, &stop);
         stop.store(true, Ordering::Relaxed);
-        (pushed, rewriter.join().expect("the rewriter panicked"))
+        (pushed, watcher.join().expect("the watcher panicked"))
     });
     let (run, movers) = pushed?;
+    if let Some(failure) = seen.totals.failure {
+        anyhow::bail!("a compaction failed: {failure}");
+    }
     let view = store.view();
     let lost = movers.iter().filter(|mover| !super::peers::is_at_last(&view, mover)).count();
-    Ok((run, rewrites?, lost as u64))
+    Ok((run, seen, lost as u64))
 }
 
 fn push(store: &RefStore, length: Length, stop: &AtomicBool) -> Result<(Run, Vec<Mover>)> {
@@ -125,28 +118,21 @@ fn push(store: &RefStore, length: Length, stop: &AtomicBool) -> Result<(Run, Vec
     })
 }
 
-fn rewrite_as_it_grows(
-    store: &RefStore,
-    sealed: &Path,
-    frames: u64,
-    wanted: usize,
-    stop: &AtomicBool,
-) -> Result<Rewrites> {
-    let mut rewrites = Rewrites::default();
-    while rewrites.times.len() < wanted && !stop.load(Ordering::Relaxed) {
-        let durable = store.log().durable_seq();
-        if durable.get() - rewrites.sealed < frames {
-            thread::sleep(Duration::from_millis(2));
-            continue;
+/// Watches the store compact itself.
+fn watch(store: &RefStore, wanted: usize, stop: &AtomicBool) -> Compactions {
+    let mut seen = Compactions::default();
+    while seen.memory_mb.len() < wanted && !stop.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(2));
+        let totals = store.maintenance().totals();
+        seen.live_frames_max = seen.live_frames_max.max(live_frames(store));
+        if totals.compactions as usize > seen.memory_mb.len() {
+            seen.memory_mb.resize(totals.compactions as usize, host::memory_mb());
         }
-        let mut sealer = FileSealer::into(sealed);
-        let start = Instant::now();
-        store.log().rewrite(durable, &mut sealer)?;
-        rewrites.times.push(start.elapsed());
-        rewrites.memory_mb.push(host::memory_mb());
-        let gone = sealer.last.get() - rewrites.sealed;
-        anyhow::ensure!(gone == sealer.count, "{gone} transactions left, {} sealed", sealer.count);
-        rewrites.sealed = sealer.last.get();
+        seen.totals = totals;
     }
-    Ok(rewrites)
+    seen
+}
+
+fn live_frames(store: &RefStore) -> u64 {
+    store.log().durable_seq().get() - store.maintenance().sealed_seq().get()
 }

@@ -1,6 +1,7 @@
 //! The machine while an arm runs: load and memory.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -51,6 +52,12 @@ impl Processors {
         let own = fields.split(' ').skip(11).take(4).map(|ticks| ticks.parse::<u64>().ok());
         Some(Processors { total, busy: total - idle, own: own.sum::<Option<u64>>()? })
     }
+}
+
+/// The processor time that this thread has taken.
+pub fn thread_time() -> Duration {
+    let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
+    nix::time::clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
 }
 
 pub fn kernel() -> String {

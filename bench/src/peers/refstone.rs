@@ -10,7 +10,7 @@ use crate::workload::{ACTOR, Move, Oid};
 
 pub(super) const PEER: Peer = Peer {
     name: "refstone",
-    setup: "the mode Durable, which is the default and the only one yet",
+    setup: "defaults: durable, and it compacts itself",
     product: true,
     open,
 };
@@ -32,7 +32,7 @@ impl Store for Refstone {
 
     fn holds(&self, name: &str, value: &Oid) -> Result<bool> {
         let value = Target::Object(ObjectId::from_bytes(value)?);
-        Ok(self.0.view().get(&RefName::new(name)?) == Some(&value))
+        Ok(self.0.view().get(&RefName::new(name)?)? == Some(value))
     }
 }
 
