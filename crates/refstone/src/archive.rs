@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use refstone_log::{Anchor, Env, ErrorKind, LogReader, OsEnv, Seq, Timestamp};
+use refstone_log::{Anchor, Env, ErrorKind, LogReader, Seq, Timestamp};
 
 use crate::error::{OpenError, ReadError};
 use crate::ranges::{SeqRange, Shelf};
@@ -36,11 +36,10 @@ pub(crate) struct SealedUnit {
 
 impl Archive {
     /// Opens the live file first and then what was sealed: what is sealed meanwhile is still in it.
-    pub(crate) fn open(dir: &Path) -> Result<Archive, OpenError> {
-        let env: Arc<dyn Env> = Arc::new(OsEnv);
+    pub(crate) fn open(env: &Arc<dyn Env>, dir: &Path) -> Result<Archive, OpenError> {
         let mut attempt = 0;
         loop {
-            let live = LogReader::open(&*env, dir)?;
+            let live = LogReader::open(&**env, dir)?;
             let shelves = Shelves {
                 env: env.clone(),
                 history: Shelf::history(dir),

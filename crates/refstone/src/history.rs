@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use refstone_log::{Frame, LogReader, OsEnv, Seq};
+use refstone_log::{Env, Frame, LogReader, OsEnv, Seq};
 
 use crate::archive::{Archive, SealedUnit};
 use crate::error::{OpenError, ReadError};
@@ -35,7 +36,22 @@ pub fn history(dir: &Path, of: Option<&RefName>) -> Result<History, OpenError> {
 ///
 /// As [`history`].
 pub fn history_after(dir: &Path, after: Seq, of: Option<&RefName>) -> Result<History, OpenError> {
+    history_with(Arc::new(OsEnv), dir, after, of)
+}
+
+/// The same through another [`Env`].
+///
+/// # Errors
+///
+/// As [`history`].
+pub fn history_with(
+    env: Arc<dyn Env>,
+    dir: &Path,
+    after: Seq,
+    of: Option<&RefName>,
+) -> Result<History, OpenError> {
     let mut history = History {
+        env,
         dir: dir.to_owned(),
         of: of.cloned(),
         after,
@@ -54,6 +70,7 @@ pub fn history_after(dir: &Path, after: Seq, of: Option<&RefName>) -> Result<His
 /// follows the log over compactions.
 #[derive(Debug)]
 pub struct History {
+    env: Arc<dyn Env>,
     dir: PathBuf,
     of: Option<RefName>,
     /// The newest transaction whose moves were read.
@@ -123,7 +140,7 @@ impl History {
     /// At the end of the live file: goes on in the file that has taken its place, if there is one.
     fn follow(&mut self) -> Result<bool, OpenError> {
         let read = self.live.as_ref().map(LogReader::anchor);
-        let now = LogReader::open(&OsEnv, &self.dir)?;
+        let now = LogReader::open(&*self.env, &self.dir)?;
         if read == Some(now.anchor()) {
             return Ok(false);
         }
@@ -132,7 +149,7 @@ impl History {
     }
 
     fn reopen(&mut self) -> Result<(), OpenError> {
-        let archive = Archive::open(&self.dir)?;
+        let archive = Archive::open(&self.env, &self.dir)?;
         let (after, of) = (self.after, self.of.as_ref());
         let newer = archive.sealed.iter().filter(|unit| unit.range.last > after);
         let rows: Result<VecDeque<Rows>, ReadError> =
@@ -152,7 +169,7 @@ impl History {
 ///
 /// As [`history`].
 pub fn history_newest_first(dir: &Path, of: Option<&RefName>) -> Result<NewestFirst, OpenError> {
-    let mut archive = Archive::open(dir)?;
+    let mut archive = Archive::open(&(Arc::new(OsEnv) as Arc<dyn Env>), dir)?;
     let mut read = Vec::new();
     let mut problem = None;
     loop {

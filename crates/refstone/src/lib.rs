@@ -103,12 +103,14 @@ mod error;
 pub use compact::{CompactError, CompactOptions, Compacted, Merge, Progress};
 pub use edit::{Change, Deref, Edit, Expected, Target};
 pub use error::{OpenError, ReadError, RowProblem, TransactionError};
-pub use history::{History, NewestFirst, history, history_after, history_newest_first};
+pub use history::{
+    History, NewestFirst, history, history_after, history_newest_first, history_with,
+};
 pub use maintenance::{Compacting, Maintenance, Totals};
 pub use name::{NAME_LEN_MAX, NameError, NameProblem, PushChange, RefName};
 pub use oid::{ObjectId, ObjectIdError};
 pub use pending::{Committed, Pending, PendingEach};
-pub use read::{At, read_view, read_view_at};
+pub use read::{At, read_view, read_view_at, read_view_with};
 pub use refstone_log::{
     AppendError, CommitError, Env, ErrorKind, Log, ObjectFormat, OsEnv, Recovery, Seq, Timestamp,
 };

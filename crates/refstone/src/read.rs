@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use refstone_log::{Seq, Timestamp};
+use refstone_log::{Env, OsEnv, Seq, Timestamp};
 
 use crate::archive::Archive;
 use crate::error::OpenError;
@@ -40,14 +40,23 @@ pub enum At {
 ///
 /// As [`read_view`].
 pub fn read_view_at(dir: &Path, at: At) -> Result<View, OpenError> {
-    let mut archive = Archive::open(dir)?;
+    read_view_with(Arc::new(OsEnv), dir, at)
+}
+
+/// The same through another [`Env`].
+///
+/// # Errors
+///
+/// As [`read_view`].
+pub fn read_view_with(env: Arc<dyn Env>, dir: &Path, at: At) -> Result<View, OpenError> {
+    let mut archive = Archive::open(&env, dir)?;
     let seq = match at {
         At::Seq(seq) => seq,
         At::Time(time) => archive.newest_at(time)?,
     };
     // Looking for the time may have read the live log.
     if matches!(at, At::Time(_)) {
-        archive = Archive::open(dir)?;
+        archive = Archive::open(&env, dir)?;
     }
     Ok(View::new(Arc::new(archive.snapshot(seq)?)))
 }

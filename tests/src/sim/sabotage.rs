@@ -23,6 +23,8 @@ pub enum Sabotage {
     NoSync(&'static str),
     /// A sync of a directory does nothing.
     NoSyncDir,
+    /// A sync of a directory of this name does nothing.
+    NoSyncDirOf(&'static str),
     /// The sync of the directory after a file was replaced does nothing.
     NoSyncAfterReplacing,
     /// A sync of the live file happens only after the next write: the length word comes first.
@@ -103,6 +105,7 @@ impl Env for Sabotaged {
         match self.sabotage {
             Sabotage::NoSyncDir => Ok(()),
             Sabotage::NoSyncAfterReplacing if replaced => Ok(()),
+            Sabotage::NoSyncDirOf(name) if dir.ends_with(name) => Ok(()),
             _ => self.fs.sync_dir(dir),
         }
     }

@@ -11,3 +11,4 @@ mod lab;
 mod machine;
 mod sabotage;
 mod scenes;
+mod stores;

@@ -1,0 +1,52 @@
+//! Stores that compact, merge and rebuild, crashed at every operation.
+
+use refstone_tests::sim::{Sabotage, StoreLab};
+
+// Breaks: swapping the live log before its transactions are sealed; not syncing the directory of
+// history; removing merged files before the merged one has its name; taking a table for one that
+// it is not.
+#[test]
+fn crashes_of_compactions_lose_nothing_and_invent_nothing() {
+    let mut lab = StoreLab::default();
+    for seed in 1.. {
+        lab.run(seed);
+        if lab.report.states >= 1500 || !lab.report.violations.is_empty() {
+            break;
+        }
+    }
+    for violation in &lab.report.violations {
+        eprintln!("seed {}: {}", violation.seed, violation.what);
+    }
+    assert!(lab.report.violations.is_empty(), "{}", lab.report);
+    assert!(lab.report.sealed > 10 && lab.report.merged > 10, "{}", lab.report);
+}
+
+/// Runs the lab until it finds a violation with this symptom.
+fn finds(sabotage: Sabotage, symptom: &str) {
+    let mut lab = StoreLab::sabotaged(sabotage);
+    for seed in 1..=200 {
+        lab.run(seed);
+        if lab.report.violations.iter().any(|violation| violation.what.contains(symptom)) {
+            return;
+        }
+    }
+    for violation in &lab.report.violations {
+        eprintln!("seed {}: {}", violation.seed, violation.what);
+    }
+    panic!("{sabotage:?} never showed as `{symptom}`: {}", lab.report);
+}
+
+#[test]
+fn history_whose_bytes_are_not_synced() {
+    finds(Sabotage::NoSync(".parquet.tmp"), "parquet");
+}
+
+#[test]
+fn history_whose_name_is_not_synced() {
+    finds(Sabotage::NoSyncDirOf("history"), "the store does not open");
+}
+
+#[test]
+fn a_directory_of_history_whose_name_is_not_synced() {
+    finds(Sabotage::NoSyncDirOf("refstone"), "the store does not open");
+}
