@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use refstone_log::{Anchor, Env, ErrorKind, LogReader, Seq, Timestamp};
+use refstone_log::{Anchor, Env, ErrorKind, LogReader, OsEnv, Seq, Timestamp};
 
 use crate::error::{OpenError, ReadError};
 use crate::ranges::{SeqRange, Shelf};
@@ -132,6 +132,11 @@ impl Archive {
         snapshot.seq = seq;
         Ok(snapshot)
     }
+}
+
+/// The operating system's files.
+pub(crate) fn os_env() -> Arc<dyn Env> {
+    Arc::new(OsEnv)
 }
 
 fn open_sealed(shelves: &Shelves, anchor: Anchor) -> Result<Vec<SealedUnit>, ReadError> {

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use refstone_log::{Env, Frame, LogReader, OsEnv, Seq};
+use refstone_log::{Env, Frame, LogReader, Seq};
 
-use crate::archive::{Archive, SealedUnit};
+use crate::archive::{Archive, SealedUnit, os_env};
 use crate::error::{OpenError, ReadError};
 use crate::name::RefName;
 use crate::row::RefMove;
@@ -36,7 +36,7 @@ pub fn history(dir: &Path, of: Option<&RefName>) -> Result<History, OpenError> {
 ///
 /// As [`history`].
 pub fn history_after(dir: &Path, after: Seq, of: Option<&RefName>) -> Result<History, OpenError> {
-    history_with(Arc::new(OsEnv), dir, after, of)
+    history_with(&os_env(), dir, after, of)
 }
 
 /// The same through another [`Env`].
@@ -45,13 +45,13 @@ pub fn history_after(dir: &Path, after: Seq, of: Option<&RefName>) -> Result<His
 ///
 /// As [`history`].
 pub fn history_with(
-    env: Arc<dyn Env>,
+    env: &Arc<dyn Env>,
     dir: &Path,
     after: Seq,
     of: Option<&RefName>,
 ) -> Result<History, OpenError> {
     let mut history = History {
-        env,
+        env: env.clone(),
         dir: dir.to_owned(),
         of: of.cloned(),
         after,
@@ -169,7 +169,7 @@ impl History {
 ///
 /// As [`history`].
 pub fn history_newest_first(dir: &Path, of: Option<&RefName>) -> Result<NewestFirst, OpenError> {
-    let mut archive = Archive::open(&(Arc::new(OsEnv) as Arc<dyn Env>), dir)?;
+    let mut archive = Archive::open(&os_env(), dir)?;
     let mut read = Vec::new();
     let mut problem = None;
     loop {

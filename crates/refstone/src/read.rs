@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use refstone_log::{Env, OsEnv, Seq, Timestamp};
+use refstone_log::{Env, Seq, Timestamp};
 
-use crate::archive::Archive;
+use crate::archive::{Archive, os_env};
 use crate::error::OpenError;
 use crate::view::View;
 
@@ -40,7 +40,7 @@ pub enum At {
 ///
 /// As [`read_view`].
 pub fn read_view_at(dir: &Path, at: At) -> Result<View, OpenError> {
-    read_view_with(Arc::new(OsEnv), dir, at)
+    read_view_with(&os_env(), dir, at)
 }
 
 /// The same through another [`Env`].
@@ -48,15 +48,15 @@ pub fn read_view_at(dir: &Path, at: At) -> Result<View, OpenError> {
 /// # Errors
 ///
 /// As [`read_view`].
-pub fn read_view_with(env: Arc<dyn Env>, dir: &Path, at: At) -> Result<View, OpenError> {
-    let mut archive = Archive::open(&env, dir)?;
+pub fn read_view_with(env: &Arc<dyn Env>, dir: &Path, at: At) -> Result<View, OpenError> {
+    let mut archive = Archive::open(env, dir)?;
     let seq = match at {
         At::Seq(seq) => seq,
         At::Time(time) => archive.newest_at(time)?,
     };
     // Looking for the time may have read the live log.
     if matches!(at, At::Time(_)) {
-        archive = Archive::open(&env, dir)?;
+        archive = Archive::open(env, dir)?;
     }
     Ok(View::new(Arc::new(archive.snapshot(seq)?)))
 }

@@ -218,8 +218,8 @@ impl StoreLab {
 
     /// A reader without the lock, before any recovery, sees durable transactions alone.
     fn check_reader(&self, disk: &Disk, floor: Seq, model: &Model) -> Verdict {
-        let env = Arc::new(SimFs::boot(disk.clone()));
-        let view = match read_view_with(env.clone(), &log_dir(), At::Seq(Seq::new(u64::MAX))) {
+        let env: Arc<dyn Env> = Arc::new(SimFs::boot(disk.clone()));
+        let view = match read_view_with(&env, &log_dir(), At::Seq(Seq::new(u64::MAX))) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             view => view.map_err(|error| error.to_string())?,
         };
@@ -374,7 +374,8 @@ fn refs(view: &refstone::View) -> Verdict<Refs> {
 
 /// The history tells each transaction once, in order, and leads to the refs.
 fn check_history(fs: &SimFs, model: &Model, newest: Seq) -> Verdict {
-    let moves = history_with(Arc::new(fs.clone()), &log_dir(), Seq::ZERO, None);
+    let env: Arc<dyn Env> = Arc::new(fs.clone());
+    let moves = history_with(&env, &log_dir(), Seq::ZERO, None);
     let moves = moves.map_err(|error| format!("history: {error}"))?;
     let mut found = model.states[0].clone();
     let mut last = Seq::ZERO;
