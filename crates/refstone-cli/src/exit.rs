@@ -152,7 +152,9 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 
 fn code_of(kind: ErrorKind) -> Code {
     match kind {
-        ErrorKind::AlreadyExists | ErrorKind::Corrupt | ErrorKind::Invalid => Code::Refused,
+        ErrorKind::AlreadyExists | ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Refused => {
+            Code::Refused
+        }
         _ => Code::Environment,
     }
 }

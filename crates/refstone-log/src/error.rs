@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Permission,
     /// The input cannot be a transaction of this log. Nothing changed.
     Invalid,
+    /// What a transaction expected does not hold, or another one stands in its way. Nothing changed.
+    Refused,
     /// The write failed: the transaction did not happen, and the log goes on.
     NotCommitted,
     /// The sync failed: the transaction may or may not be durable. Reopen to learn which.

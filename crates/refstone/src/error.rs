@@ -150,13 +150,13 @@ impl OpenError {
 }
 
 impl TransactionError {
-    /// The sort of this error; a refusal is [`ErrorKind::Invalid`], unless the refs were unreadable.
+    /// The sort of this error. What stood against a refused transaction, its [`Reason`] tells.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
             TransactionError::Refused(refusal) => match &refusal.reason {
                 Reason::Unreadable { problem } => problem.kind(),
-                _ => ErrorKind::Invalid,
+                _ => ErrorKind::Refused,
             },
             TransactionError::Append(error) => error.kind(),
             TransactionError::Commit(error) => error.kind(),

@@ -74,6 +74,10 @@ mod replay;
 
 mod pending;
 
+mod holds;
+
+mod prepared;
+
 mod store;
 
 // What has left the live log: history and tables, and how it gets there.
@@ -110,6 +114,7 @@ pub use maintenance::{Compacting, Maintenance, Totals};
 pub use name::{NAME_LEN_MAX, NameError, NameProblem, PushChange, RefName};
 pub use oid::{ObjectId, ObjectIdError};
 pub use pending::{Committed, Pending, PendingEach};
+pub use prepared::Prepared;
 pub use read::{At, read_view, read_view_at, read_view_with};
 pub use refstone_log::{
     AppendError, CommitError, Env, ErrorKind, Log, ObjectFormat, OsEnv, Recovery, Seq, Timestamp,

@@ -97,7 +97,7 @@ impl PendingEach {
 }
 
 impl Verdict {
-    fn covered_by(self, covered: Seq) -> Committed {
+    pub(crate) fn covered_by(self, covered: Seq) -> Committed {
         match self {
             Verdict::Moves => Committed { seq: covered, moved: true },
             Verdict::Stays(seq) => Committed { seq, moved: false },

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bstr::BString;
 use refstone_log::ObjectFormat;
 
 use crate::edit::Target;
@@ -65,6 +66,14 @@ pub enum Reason {
         /// The symbolic ref over which one of them does; if `shared` is `HEAD`, its branch.
         via: Option<RefName>,
     },
+    /// A prepared transaction holds a ref that the edit rests on, or one whose name would be in the
+    /// way. Once that transaction is committed or aborted, the edit may pass.
+    Locked {
+        /// The ref that is held.
+        held: RefName,
+        /// The actor of the transaction that holds it.
+        by: BString,
+    },
     /// The chain of symbolic refs is a circle, or too long to be read.
     SymrefDepth,
     /// An id belongs to another object format than the store.
@@ -106,6 +115,7 @@ impl Reason {
             Reason::Conflict { expected, actual } => short_conflict(expected, actual.as_ref()),
             Reason::Duplicate { .. } => "multiple updates for ref not allowed",
             Reason::WrongObjectFormat { .. } | Reason::ZeroValue => "invalid new value provided",
+            Reason::Locked { .. } => "failed to lock",
             Reason::SymrefDepth => "symbolic references nested too deep",
             Reason::PseudoRef { .. } => "refusing to update pseudoref",
             Reason::HeadDeletion => "refusing to delete HEAD",
@@ -127,6 +137,9 @@ impl Reason {
                 write!(f, "cannot process '{wanted}' and '{other}' at the same time")
             }
             Reason::Unreadable { problem } => write!(f, "{problem}"),
+            Reason::Locked { held, by } => {
+                write!(f, "a prepared transaction of '{by}' holds '{held}'")
+            }
             Reason::SymrefDepth => {
                 write!(f, "more than {SYMREF_READS_MAX} references to read, or a circle")
             }

@@ -10,9 +10,11 @@ use refstone_log::{
 
 use crate::compact::{CompactError, CompactOptions, Compacted, Progress};
 use crate::error::{OpenError, ReadError, TransactionError};
+use crate::holds::Holds;
 use crate::maintenance::{Compacting, Maintenance};
 use crate::name::RefName;
 use crate::pending::{Committed, Pending, PendingEach, Verdict};
+use crate::prepared::Prepared;
 use crate::ranges::Shelf;
 use crate::refusal::Refusal;
 use crate::replay::Replay;
@@ -69,6 +71,7 @@ pub struct RefStore {
     log: Log,
     state: Arc<State>,
     maintenance: Arc<Maintenance>,
+    holds: Holds,
     recovery: Arc<Recovery>,
 }
 
@@ -170,7 +173,7 @@ impl RefStore {
         state.start(replay.finish_above(dir, &sealed)?);
         let maintenance = Maintenance::new(log.clone(), state.clone(), shelves, compacting);
         let (maintenance, recovery) = (Arc::new(maintenance), Arc::new(recovery));
-        Ok(RefStore { log, state, maintenance, recovery })
+        Ok(RefStore { log, state, maintenance, holds: Holds::default(), recovery })
     }
 
     /// The hash that names the repository's objects.
@@ -271,7 +274,7 @@ impl RefStore {
         self.log.append_with(|stage| {
             let mut newest = self.state.newest();
             let current = newest.current();
-            let judged = judge::all_or_nothing(&plan, &current);
+            let judged = judge::all_or_nothing(&plan, &current, &self.holds.lock());
             let read = current.newest_read();
             let (verdict, moves) = match judged {
                 Ok(moves) => (Ok(newest.verdict(read, !moves.is_empty())), moves),
@@ -293,7 +296,7 @@ impl RefStore {
         self.log.append_with(|stage| {
             let mut newest = self.state.newest();
             let current = newest.current();
-            let Verdicts { moved, moves } = judge::one_by_one(&plan, &current);
+            let Verdicts { moved, moves } = judge::one_by_one(&plan, &current, &self.holds.lock());
             let read = current.newest_read();
             let verdict = |moved: Result<bool, _>| moved.map(|moved| newest.verdict(read, moved));
             let verdicts = moved.into_iter().map(verdict).collect();
@@ -302,12 +305,76 @@ impl RefStore {
         })?
     }
 
-    /// Says whether a transaction would pass now, without writing anything.
+    /// Judges a transaction and holds what the verdict rests on, until it is committed or aborted.
     ///
-    /// This is what `prepare` of `git update-ref --stdin` can be told: the answer is durable, but
-    /// it holds no ref, so another transaction may come between it and the commit, which judges
-    /// again. A prepared transaction that holds its refs would keep their names in the staged
-    /// state, where every judge looks them up.
+    /// This is the first half of a two-phase commit. Meanwhile a transaction that touches a held
+    /// ref, or whose new name would be in the way of one, is refused as [`Reason::Locked`]; all
+    /// others pass. What is held lives in this process alone and dies with it.
+    ///
+    /// The answer is durable as that of [`RefStore::commit`] is: it waits until all that was read
+    /// is on stable storage.
+    ///
+    /// [`Reason::Locked`]: crate::Reason::Locked
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = &dir.path().join("refstone");
+    /// # use refstone::{CreateOptions, Edit, ObjectId, Reason, RefName, RefStore, Transaction};
+    /// # RefStore::create(dir, &CreateOptions::default())?;
+    /// # let store = RefStore::open(dir)?;
+    /// let id = ObjectId::from_bytes(&[1; 20])?;
+    /// let create = |name| Ok::<_, refstone::NameError>(Edit::create(RefName::new(name)?, id));
+    /// let prepared = store.prepare(Transaction::new("alice").with(create("refs/heads/a")?))?;
+    /// let other = Transaction::new("bob").with(create("refs/heads/a/b")?);
+    /// let refused = store.commit(&other).unwrap_err();
+    /// assert!(matches!(refused.refusal().unwrap().reason, Reason::Locked { .. }));
+    /// prepared.commit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`RefStore::commit`]; then nothing is held.
+    pub fn prepare(&self, tx: Transaction) -> Result<Prepared, TransactionError> {
+        let plan = self.plan(&tx);
+        let (judged, read) = self.log.append_with(|stage| {
+            let newest = self.state.newest();
+            let current = newest.current();
+            let mut held = self.holds.lock();
+            let judged = judge::all_or_nothing(&plan, &current, &held);
+            let read = current.newest_read();
+            let judged = judged.and_then(|moves| {
+                let names = judge::holds_for(&plan, &current)?;
+                let hold = self.holds.hold(&mut held, names, tx.actor());
+                let verdict = newest.verdict(read, !moves.is_empty());
+                Ok((verdict, moves, hold))
+            });
+            (judged, stage.covering(read))
+        })?;
+        read.wait()?;
+        let (verdict, moves, hold) = judged?;
+        Ok(Prepared { store: self.clone(), tx, moves, verdict, hold })
+    }
+
+    /// Stages what a prepared transaction moves, and lets go of what it held.
+    pub(crate) fn stage_prepared(&self, prepared: Prepared) -> Result<Commit, AppendError> {
+        self.maintenance.compact_if_due();
+        let Prepared { tx, moves, hold, .. } = prepared;
+        self.log.append_with(|stage| {
+            let mut newest = self.state.newest();
+            let commit = append(stage, &tx, moves, Seq::ZERO, &mut newest);
+            // Under the writer mutex, so that whoever comes next finds the moves, not the hold.
+            drop(hold);
+            commit
+        })?
+    }
+
+    /// Says whether a transaction would pass now, without writing or holding anything.
+    ///
+    /// The answer is durable, but another transaction may come between it and a commit, which
+    /// judges again. See [`RefStore::prepare`].
     ///
     /// # Errors
     ///
@@ -317,7 +384,7 @@ impl RefStore {
         let (judged, read) = self.log.append_with(|stage| {
             let newest = self.state.newest();
             let current = newest.current();
-            let judged = judge::all_or_nothing(&plan, &current);
+            let judged = judge::all_or_nothing(&plan, &current, &self.holds.lock());
             (judged, stage.covering(current.newest_read()))
         })?;
         read.wait()?;

@@ -12,12 +12,13 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
+use std::mem;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use clap::Args;
-use refstone::{Committed, Deref, Reason, RefStore, Transaction, TransactionError};
+use refstone::{Committed, Deref, Prepared, Reason, RefStore, Transaction, TransactionError};
 use serde::Serialize;
 
 use self::grammar::{Command, Meaning};
@@ -155,6 +156,7 @@ impl Session<'_> {
         let mut phase = Phase::Open;
         let mut deref = self.default_deref;
         let mut transaction = self.transaction();
+        let mut prepared = None;
         while let Some(command) = script.next().map_err(|error| cannot_read(&error))? {
             let command = command.map_err(misunderstood)?;
             phase = phase.after(command.verb).map_err(misunderstood)?;
@@ -169,15 +171,21 @@ impl Session<'_> {
                 // What came before `start` without one of its own is part of it, as in git.
                 Command::Start => self.acknowledge("start")?,
                 Command::Prepare => {
-                    self.store.check(&transaction).map_err(|error| refused("prepare: ", error))?;
+                    let asked = mem::replace(&mut transaction, self.transaction());
+                    let passed = self.store.prepare(asked);
+                    prepared = Some(passed.map_err(|error| refused("prepare: ", error))?);
                     self.acknowledge("prepare")?;
                 }
                 Command::Commit => {
-                    let committed = self.commit("commit: ", &transaction)?;
+                    let committed = match prepared.take() {
+                        Some(prepared) => prepared.commit()?,
+                        None => self.commit("commit: ", &transaction)?,
+                    };
                     transaction = self.transaction();
                     self.acknowledge_commit(committed)?;
                 }
                 Command::Abort => {
+                    prepared.take().map(Prepared::abort);
                     transaction = self.transaction();
                     self.acknowledge("abort")?;
                 }

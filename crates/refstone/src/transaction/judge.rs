@@ -1,9 +1,11 @@
 //! A transaction against the state: what moves, or why not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::current::Current;
 use crate::edit::{Change, Deref, Edit};
+use crate::holds::Held;
+use crate::name::RefName;
 use crate::refusal::{Reason, Refusal};
 use crate::staged::Move;
 use crate::symref::{self, ChainEnd};
@@ -11,6 +13,7 @@ use crate::transaction::check::check;
 use crate::transaction::names::{Reached, Shared};
 use crate::transaction::overlay::Overlay;
 use crate::transaction::plan::Plan;
+use crate::transaction::rests::rests_on;
 
 /// What a batch comes to: a verdict for each edit, and the moves of those that passed.
 #[derive(Debug)]
@@ -25,7 +28,11 @@ pub(crate) struct Verdicts {
 /// # Errors
 ///
 /// The refusal of the first edit that cannot be.
-pub(crate) fn all_or_nothing(plan: &Plan<'_>, current: &Current<'_>) -> Result<Vec<Move>, Refusal> {
+pub(crate) fn all_or_nothing(
+    plan: &Plan<'_>,
+    current: &Current<'_>,
+    held: &Held,
+) -> Result<Vec<Move>, Refusal> {
     if let Some((&index, reason)) = plan.refused.first_key_value() {
         return Err(plan.refusal(index, reason.clone()));
     }
@@ -39,7 +46,8 @@ pub(crate) fn all_or_nothing(plan: &Plan<'_>, current: &Current<'_>) -> Result<V
     let refs = Overlay::new(current);
     let mut moves = Vec::with_capacity(ends.len());
     for (index, end) in ends.iter().enumerate() {
-        let moved = check(&plan.edits[index], end, &refs);
+        let edit = &plan.edits[index];
+        let moved = is_free(edit, end, &refs, held).and_then(|()| check(edit, end, &refs));
         let moved = moved.and_then(|moved| crowded.remove(&index).map_or(Ok(moved), Err));
         moves.extend(moved.map_err(|reason| plan.refusal(index, reason))?);
     }
@@ -49,7 +57,7 @@ pub(crate) fn all_or_nothing(plan: &Plan<'_>, current: &Current<'_>) -> Result<V
 /// Judges each edit on its own, as if they came one after the other: deletions first, so that a
 /// batch may replace `a` by `a/b`, and else in order. Edits that share a ref are all refused, so
 /// the refs that the edits are about are found before any of them moves.
-pub(crate) fn one_by_one(plan: &Plan<'_>, current: &Current<'_>) -> Verdicts {
+pub(crate) fn one_by_one(plan: &Plan<'_>, current: &Current<'_>, held: &Held) -> Verdicts {
     let mut refused = plan.refused.clone();
     let ends = locate_each(plan, current, &mut refused);
     let mut moves = BTreeMap::new();
@@ -58,7 +66,8 @@ pub(crate) fn one_by_one(plan: &Plan<'_>, current: &Current<'_>) -> Verdicts {
         let Some(end) = ends.get(&index).filter(|_| !refused.contains_key(&index)) else {
             continue;
         };
-        match check(&plan.edits[index], end, &refs) {
+        let edit = &plan.edits[index];
+        match is_free(edit, end, &refs, held).and_then(|()| check(edit, end, &refs)) {
             Ok(moved) => {
                 moved.iter().for_each(|moved| refs.note(moved));
                 moves.extend(moved.map(|moved| (index, moved)));
@@ -69,6 +78,33 @@ pub(crate) fn one_by_one(plan: &Plan<'_>, current: &Current<'_>) -> Verdicts {
         }
     }
     verdicts(plan, refused, moves)
+}
+
+/// The refs to hold so that the verdict on a transaction that passed stays what it is.
+///
+/// # Errors
+///
+/// If a ref cannot be read.
+pub(crate) fn holds_for(
+    plan: &Plan<'_>,
+    current: &Current<'_>,
+) -> Result<BTreeSet<RefName>, Refusal> {
+    let refs = Overlay::new(current);
+    let mut names = BTreeSet::new();
+    for (index, edit) in plan.edits.iter().enumerate() {
+        let rests_on = locate(edit, current).and_then(|end| rests_on(edit, &end, &refs));
+        names.extend(rests_on.map_err(|reason| plan.refusal(index, reason))?);
+    }
+    Ok(names)
+}
+
+/// Whether no prepared transaction holds what the edit needs. Costs nothing while there is none.
+fn is_free(edit: &Edit, end: &ChainEnd, refs: &Overlay<'_, '_>, held: &Held) -> Result<(), Reason> {
+    if held.is_empty() {
+        return Ok(());
+    }
+    let missing = end.target.is_none().then_some(&end.name);
+    held.refuses(&rests_on(edit, end, refs)?, missing)
 }
 
 fn verdicts(

@@ -2,14 +2,16 @@
 //!
 //! [`plan`] says what needs no look at the store, outside every lock. [`judge`] takes a transaction
 //! or a batch and says what moves; [`check`] does so for one edit. [`names`] finds names that are
-//! reached twice or stand in each other's way, [`overlay`] shows an edit of a batch what the edits
-//! before it have moved. Nothing here waits, writes or locks.
+//! reached twice or stand in each other's way, [`rests`] those that a prepared transaction holds,
+//! [`overlay`] shows an edit of a batch what the edits before it have moved. Nothing here waits,
+//! writes or locks.
 
 pub(crate) mod check;
 pub(crate) mod judge;
 pub(crate) mod names;
 pub(crate) mod overlay;
 pub(crate) mod plan;
+pub(crate) mod rests;
 
 use bstr::{BStr, BString, ByteSlice};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use refstone::{
-    CreateOptions, Edit, Env, ObjectId, OpenOptions, OsEnv, RefName, RefStore, Timestamp,
-    Transaction,
+    CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName, RefStore,
+    Timestamp, Transaction,
 };
 use refstone_log::{EnvFile, EnvLock};
 
@@ -41,8 +41,13 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
+        Scratch::of(ObjectFormat::Sha1)
+    }
+
+    pub(crate) fn of(object_format: ObjectFormat) -> Scratch {
         let dir = tempfile::tempdir().unwrap();
-        RefStore::create(&dir.path().join("refstone"), &CreateOptions::default()).unwrap();
+        let options = CreateOptions { object_format, ..CreateOptions::default() };
+        RefStore::create(&dir.path().join("refstone"), &options).unwrap();
         let (store, faults) = open(&dir.path().join("refstone"));
         Scratch { store, faults, dir }
     }

@@ -5,16 +5,28 @@
 mod common;
 mod compaction;
 
+mod judge;
+
+mod reflog;
+
+mod reftable;
+
 mod update_ref;
 
 mod names_as_git;
 
 mod semantics_as_git;
 
+mod random_as_git;
+
+mod differences;
+
 mod batches;
 
 mod many;
 mod model;
+
+mod prepared;
 
 mod races;
 

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use refstone::{Change, Deref, Edit, Expected, ObjectId, RefName, SYMREF_READS_MAX, Target};
+use refstone::{
+    Change, Deref, Edit, Expected, ObjectId, Reason, RefName, SYMREF_READS_MAX, Target,
+};
 
 use crate::common::{Scratch, name, oid, tx};
 
@@ -28,6 +30,8 @@ const NAMES: [&str; 8] = [
 enum Step {
     Together(Vec<Edit>),
     OneByOne(Vec<Edit>),
+    /// A transaction in two phases, with others in between.
+    Prepared(Vec<Edit>, Vec<Vec<Edit>>),
     Reopen,
 }
 
@@ -70,6 +74,8 @@ fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => edits().prop_map(Step::Together),
         6 => edits().prop_map(Step::OneByOne),
+        4 => (edits(), prop::collection::vec(edits(), 1..4))
+            .prop_map(|(edits, others)| Step::Prepared(edits, others)),
         1 => Just(Step::Reopen),
     ]
 }
@@ -104,8 +110,44 @@ fn run(scratch: &mut Scratch, refs: &mut Refs, step: &Step) -> Result<(), TestCa
             let verdicts: Vec<_> = verdicts.iter().map(Result::is_ok).collect();
             prop_assert_eq!(verdicts, one_by_one(refs, edits), "{:?}", step);
         }
+        Step::Prepared(edits, others) => {
+            let prepared = scratch.store.prepare(tx(edits.clone()));
+            prop_assert_eq!(prepared.is_ok(), together(&mut refs.clone(), edits), "{:?}", step);
+            let Ok(prepared) = prepared else { return Ok(()) };
+            others.iter().try_for_each(|other| beside(scratch, refs, edits, other))?;
+            prepared.commit().unwrap();
+            prop_assert!(together(refs, edits), "it would be refused by now: {:?}", step);
+        }
     }
     Ok(())
+}
+
+/// Another transaction while one is prepared: it goes as ever, or meets what is held.
+fn beside(
+    scratch: &Scratch,
+    refs: &mut Refs,
+    prepared: &[Edit],
+    other: &[Edit],
+) -> Result<(), TestCaseError> {
+    let verdict = scratch.store.commit(&tx(other.to_vec()));
+    let reason = verdict.as_ref().err().and_then(|error| Some(&error.refusal()?.reason));
+    if let Some(Reason::Locked { .. }) = reason {
+        let meets = |edit| prepared.iter().any(|held| meet(refs, held, edit));
+        prop_assert!(other.iter().any(meets), "{:?} held off {:?}", prepared, other);
+        return Ok(());
+    }
+    prop_assert_eq!(verdict.is_ok(), together(refs, other), "{:?} of {:?}", verdict, other);
+    Ok(())
+}
+
+fn meet(refs: &Refs, held: &Edit, edit: &Edit) -> bool {
+    let names = |edit: &Edit| {
+        let mut names = followed(refs, edit);
+        names.extend(chain(refs, &edit.name).unwrap_or_default());
+        names
+    };
+    let (held, names) = (names(held), names(edit));
+    held.iter().any(|held| names.iter().any(|name| name == held || in_each_others_way(name, held)))
 }
 
 /// The model of [`refstone::RefStore::commit`].
