@@ -8,6 +8,7 @@ mod git;
 mod grammar_as_git;
 mod init;
 mod log;
+mod objects_as_git;
 mod refs;
 mod server;
 mod update_ref;

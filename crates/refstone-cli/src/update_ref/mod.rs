@@ -3,6 +3,7 @@
 
 mod fields;
 mod grammar;
+mod objects;
 mod phase;
 mod quote;
 mod script;
@@ -22,6 +23,7 @@ use refstone::{Committed, Deref, Prepared, Reason, RefStore, Transaction, Transa
 use serde::Serialize;
 
 use self::grammar::{Command, Meaning};
+use self::objects::Objects;
 use self::phase::Phase;
 use self::script::Script;
 use self::words::{End, GrammarError};
@@ -47,8 +49,9 @@ The commands are those of `git update-ref --stdin`:
   start LF, prepare LF, commit LF, abort LF
 
 An argument may be quoted as in C. A value is a full object id, or empty or zeros for none: the
-store knows no objects, so it checks none and resolves nothing. (A ref whose object the repository
-does not have makes clones fail, loudly, until it is moved or deleted.)
+store knows no objects, so it checks none and resolves nothing. A ref whose object the repository
+does not have makes clones fail, loudly, until it is moved or deleted; with --check-objects git is
+asked first, and refuses as it does for its own refs.
 
 Without `start`, all is one transaction that is committed when the input ends. With it, nothing
 happens before `commit`, and several transactions may follow each other. Each of `start`,
@@ -79,6 +82,9 @@ pub(crate) struct UpdateRef {
     /// Edit the named references themselves, even if they are symbolic
     #[arg(long)]
     no_deref: bool,
+    /// Refuse new values that are no objects of the repository, and branches that are no commits
+    #[arg(long)]
+    check_objects: bool,
     /// Who moves the references [default: the login name of the environment]
     #[arg(long)]
     actor: Option<OsString>,
@@ -112,6 +118,7 @@ impl UpdateRef {
             default_deref: if self.no_deref { Deref::NoFollow } else { Deref::Follow },
             output: Output::new(),
             json: self.json,
+            objects: self.check_objects.then(|| Objects::beside(&dir)),
         };
         let end = if self.nul { End::Nul } else { End::Newline };
         let ran = session.run(Script::new(BufReader::new(io::stdin()), end));
@@ -149,6 +156,8 @@ struct Session<'a> {
     default_deref: Deref,
     output: Output,
     json: bool,
+    /// Where new values are looked for; `None` if they are not.
+    objects: Option<Objects>,
 }
 
 impl Session<'_> {
@@ -172,27 +181,26 @@ impl Session<'_> {
                 Command::Start => self.acknowledge("start")?,
                 Command::Prepare => {
                     let asked = mem::replace(&mut transaction, self.transaction());
-                    let passed = self.store.prepare(asked);
-                    prepared = Some(passed.map_err(|error| refused("prepare: ", error))?);
+                    prepared = Some(self.prepare("prepare: ", asked)?);
                     self.acknowledge("prepare")?;
                 }
                 Command::Commit => {
-                    let committed = match prepared.take() {
-                        Some(prepared) => prepared.commit()?,
-                        None => self.commit("commit: ", &transaction)?,
+                    let asked = mem::replace(&mut transaction, self.transaction());
+                    let passed = match prepared.take() {
+                        Some(prepared) => prepared,
+                        None => self.prepare("commit: ", asked)?,
                     };
-                    transaction = self.transaction();
-                    self.acknowledge_commit(committed)?;
+                    self.acknowledge_commit(passed.commit()?)?;
                 }
                 Command::Abort => {
-                    prepared.take().map(Prepared::abort);
+                    prepared.take().into_iter().for_each(Prepared::abort);
                     transaction = self.transaction();
                     self.acknowledge("abort")?;
                 }
             }
         }
         if phase == Phase::Open {
-            let committed = self.commit("", &transaction)?;
+            let committed = self.prepare("", transaction)?.commit()?;
             self.say_committed(committed)?;
         }
         self.output.finish().map_err(must_be_read)
@@ -206,8 +214,13 @@ impl Session<'_> {
         }
     }
 
-    fn commit(&self, label: &str, transaction: &Transaction) -> Result<Committed, Failure> {
-        self.store.commit(transaction).map_err(|error| refused(label, error))
+    /// The verdict on a transaction. What passed is committed or dropped.
+    fn prepare(&self, label: &str, transaction: Transaction) -> Result<Prepared, Failure> {
+        let prepared = self.store.prepare(transaction).map_err(|error| refused(label, error))?;
+        if let Some(objects) = &self.objects {
+            objects.check(label, prepared.transaction(), &self.store.view())?;
+        }
+        Ok(prepared)
     }
 
     fn acknowledge_commit(&mut self, committed: Committed) -> Result<(), Failure> {
