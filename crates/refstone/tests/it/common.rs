@@ -59,6 +59,10 @@ impl Scratch {
     /// Closes the store and opens it again from its files.
     pub(crate) fn reopen(&mut self) {
         self.store.close().unwrap();
+        self.reopen_closed();
+    }
+
+    pub(crate) fn reopen_closed(&mut self) {
         (self.store, self.faults) = open(&self.dir());
     }
 
@@ -85,14 +89,20 @@ pub(crate) fn listing(view: &refstone::View) -> Vec<String> {
 /// How many of the next operations fail.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
+    /// Writes that find the disk full.
+    pub(crate) full: AtomicU32,
     pub(crate) writes: AtomicU32,
     pub(crate) syncs: AtomicU32,
 }
 
 fn fail(left: &AtomicU32) -> io::Result<()> {
+    fail_as(left, io::ErrorKind::Other)
+}
+
+fn fail_as(left: &AtomicU32, kind: io::ErrorKind) -> io::Result<()> {
     let fails = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
     match fails {
-        Ok(_) => Err(io::Error::other("injected")),
+        Ok(_) => Err(io::Error::new(kind, "injected")),
         Err(_) => Ok(()),
     }
 }
@@ -167,6 +177,7 @@ impl EnvFile for FaultyFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         fail(&self.faults.writes)?;
+        fail_as(&self.faults.full, io::ErrorKind::StorageFull)?;
         self.file.write_at(bytes, offset)
     }
 

@@ -28,6 +28,10 @@ mod model;
 
 mod prepared;
 
+mod complaints;
+
+mod errors;
+
 mod races;
 
 mod durability;
