@@ -355,6 +355,22 @@ fn sessions() -> impl Strategy<Value = String> {
     proptest::collection::vec(select(lines), 1..9).prop_map(|lines| lines.concat())
 }
 
+/// The same session for `-z`, where each argument has its place.
+fn with_nuls(session: &str) -> String {
+    let command = |line: &str| {
+        let (verb, arguments) = line.split_once(' ').unwrap_or((line, ""));
+        let places = match verb {
+            "update" => 3,
+            "create" | "delete" | "verify" => 2,
+            _ => return format!("{line}\0"),
+        };
+        let mut arguments: Vec<_> = arguments.split(' ').collect();
+        arguments.resize(places, "");
+        format!("{verb} {}\0", arguments.join("\0"))
+    };
+    session.lines().map(command).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
@@ -368,5 +384,12 @@ proptest! {
         let pair = Pair::new();
         pair.compare(Work::shared(), &[], &first);
         pair.compare(Work::shared(), &[], &second);
+    }
+
+    #[test]
+    fn any_session_goes_as_with_git_under_z(first in sessions(), second in sessions()) {
+        let pair = Pair::new();
+        pair.compare(Work::shared(), &["-z"], &with_nuls(&first));
+        pair.compare(Work::shared(), &["-z"], &with_nuls(&second));
     }
 }

@@ -88,6 +88,29 @@ fn lines_of(output: ChildStdout) -> mpsc::Receiver<String> {
     receiver
 }
 
+// Breaks: a hold, or a lock, that is a file.
+#[test]
+fn a_killed_process_holds_nothing_it_had_prepared() {
+    let repo = Repo::new();
+    let mut child = repo
+        .command("update-ref", &["--stdin"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let answers = lines_of(child.stdout.take().unwrap());
+    let script = format!("start\ncreate refs/heads/a {}\nprepare\n", oid('1'));
+    input.write_all(script.as_bytes()).unwrap();
+    for answer in ["start: ok", "prepare: ok"] {
+        assert_eq!(answers.recv_timeout(Duration::from_secs(20)).as_deref(), Ok(answer));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(repo.run("refs", &[]).done(), "");
+    repo.update(&format!("create refs/heads/a {}\n", oid('2')));
+}
+
 #[test]
 fn a_started_transaction_that_is_not_committed_leaves_no_trace() {
     let repo = Repo::new();

@@ -1,9 +1,34 @@
 //! Where the store differs from git on purpose. `docs/semantics.md` lists each with its reason.
 
-use bstr::ByteSlice;
+use std::collections::BTreeSet;
 
-use crate::common::Scratch;
-use crate::update_ref::{BACKENDS, Git, Objects, run};
+use bstr::{BString, ByteSlice};
+use refstone::NAME_LEN_MAX;
+
+use crate::common::{Scratch, head};
+use crate::reflog::Entry;
+use crate::update_ref::{BACKENDS, Backend, Git, Objects, run};
+
+/// Differences that are more than the end of a script, and the tests that hold them.
+const ELSEWHERE: [&str; 8] = [
+    LENGTHS,
+    THROUGH,
+    CHECKS,
+    OUTLIVES,
+    // `names_as_git::names_outside_refs_are_capitals_only`
+    "Names outside `refs/`",
+    // `update_ref::abbreviations_and_names_are_no_values_and_that_is_said`, of the command
+    "Abbreviated ids, and names as values",
+    // `prepared::a_second_one_is_refused_for_the_first`
+    "A ref that a prepared transaction holds",
+    // `batches`
+    "A batch with a verdict for each ref",
+];
+
+const LENGTHS: &str = "The longest name";
+const THROUGH: &str = "The log of a symbolic ref other than `HEAD`";
+const CHECKS: &str = "Checks in the log";
+const OUTLIVES: &str = "The log of a deleted ref";
 
 /// Words that end a script.
 type Verdict = Result<(), &'static str>;
@@ -89,7 +114,6 @@ const DIFFERENCES: &[Difference] = &[
         files: Err("cannot lock ref 'HEAD': reference already exists"),
         reftable: Err("cannot lock ref 'HEAD': reference already exists"),
     },
-    // The store goes with the files. The named ref is followed, but the old target compared is its own.
     Difference {
         case: "The old target of a symbolic ref that is followed to a missing ref",
         scripts: &["symref-update HEAD refs/heads/b ref refs/heads/a"],
@@ -99,7 +123,17 @@ const DIFFERENCES: &[Difference] = &[
             "verifying symref target: 'HEAD': is at refs/heads/main but expected refs/heads/a",
         ),
     },
-    // The store goes with the files.
+    Difference {
+        case: "A value that is no object of the repository",
+        scripts: &["create refs/heads/a M"],
+        ours: Ok(()),
+        files: Err(
+            "cannot update ref 'refs/heads/a': trying to write ref 'refs/heads/a' with nonexistent \
+             object 1111111111111111111111111111111111111111",
+        ),
+        reftable: Err("trying to write ref 'refs/heads/a' with nonexistent object \
+             1111111111111111111111111111111111111111"),
+    },
     Difference {
         case: "The words for names in each other's way",
         scripts: &["create refs/heads/a A", "create refs/heads/a/b A"],
@@ -124,5 +158,84 @@ fn verdicts_differ_from_git_only_as_listed() {
             let expected = [difference.ours, of_git].map(|end| end.map_err(str::to_owned));
             assert_eq!([last.0, last.1], expected, "{} ({backend:?})", difference.case);
         }
+    }
+}
+
+// Breaks: a row of the document without a test, or a difference that it does not list.
+#[test]
+fn the_document_lists_each_difference_and_no_other() {
+    let document = include_str!("../../../../docs/semantics.md");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let rows: BTreeSet<_> = rows.filter(|row| *row != "situation").collect();
+    let cases = DIFFERENCES.iter().map(|difference| difference.case);
+    assert_eq!(rows, cases.chain(ELSEWHERE).collect());
+}
+
+fn pair(backend: Backend, scripts: &[&str]) -> (Git, Scratch) {
+    let objects = Objects::shared();
+    let (git, ours) = (Git::new(objects, backend), Scratch::new());
+    for script in scripts {
+        let script = objects.spelled(script);
+        assert_eq!(run(&ours.store, script.as_bstr()), Ok(()), "{script}");
+        assert_eq!(git.run(script.as_bstr()), Ok(()), "{script}");
+    }
+    (git, ours)
+}
+
+#[test]
+fn longer_names_fit_than_in_git() {
+    let objects = Objects::shared();
+    for (len, fits_reftable) in [(251, true), (3900, true), (NAME_LEN_MAX - 11, false)] {
+        let script = format!("create refs/heads/{} A", "n".repeat(len));
+        let script = objects.spelled(&script);
+        let fits = |backend| Git::new(objects, backend).run(script.as_bstr()).is_ok();
+        assert!(run(&Scratch::new().store, script.as_bstr()).is_ok(), "{len}");
+        assert!(!fits(Backend::Files), "{len}");
+        assert_eq!(fits(Backend::Reftable), fits_reftable, "{len}");
+    }
+}
+
+fn moves_of(ours: &Scratch, short: &str) -> usize {
+    refstone::history(&ours.dir(), Some(&head(short))).unwrap().count()
+}
+
+fn log_of(git: &Git, short: &str) -> Vec<Entry> {
+    let name = BString::from(format!("refs/heads/{short}"));
+    git.logs().remove(&name).unwrap_or_default()
+}
+
+#[test]
+fn a_move_through_a_symbolic_ref_is_recorded_once() {
+    for backend in BACKENDS {
+        let scripts = [
+            "create refs/heads/a A",
+            "symref-create refs/heads/s refs/heads/a",
+            "update refs/heads/s B",
+        ];
+        let (git, ours) = pair(backend, &scripts);
+        assert_eq!((log_of(&git, "a").len(), log_of(&git, "s").len()), (2, 2));
+        assert_eq!((moves_of(&ours, "a"), moves_of(&ours, "s")), (2, 1));
+    }
+}
+
+#[test]
+fn a_check_is_not_recorded_as_a_move() {
+    for (backend, logged) in [(Backend::Files, 2), (Backend::Reftable, 1)] {
+        let scripts = [
+            "create refs/heads/a A",
+            "symref-create refs/heads/s refs/heads/a",
+            "verify refs/heads/s A",
+        ];
+        let (git, ours) = pair(backend, &scripts);
+        assert_eq!((log_of(&git, "s").len(), moves_of(&ours, "s")), (logged, 1), "{backend:?}");
+    }
+}
+
+#[test]
+fn the_log_of_a_deleted_ref_goes_on() {
+    for backend in BACKENDS {
+        let (git, ours) = pair(backend, &["create refs/heads/a A", "delete refs/heads/a A"]);
+        assert_eq!(log_of(&git, "a"), []);
+        assert_eq!(moves_of(&ours, "a"), 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Scripts of `git update-ref --stdin`: run by git, and run by the store.
 //!
-//! In a script `A` and `B` are two commits, `Z` is the zero id, and `!` before a command means
+//! In a script `A` and `B` are two commits, `M` is no object, `Z` is the zero id, and `!` before a command means
 //! `option no-deref`.
 
 use std::collections::BTreeMap;
@@ -69,7 +69,9 @@ impl Objects {
         let tree = git(&["write-tree"]);
         let commit = |message| git(&["commit-tree", &tree, "-m", message]);
         let zero = "0".repeat(tree.len());
-        let ids = BTreeMap::from([("A", commit("a")), ("B", commit("b")), ("Z", zero)]);
+        let missing = "1".repeat(tree.len());
+        let ids = [("A", commit("a")), ("B", commit("b")), ("M", missing), ("Z", zero)];
+        let ids = BTreeMap::from(ids);
         Objects { dir, format, ids }
     }
 
