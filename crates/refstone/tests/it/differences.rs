@@ -27,7 +27,7 @@ const ELSEWHERE: [&str; 8] = [
 
 const LENGTHS: &str = "The longest name";
 const THROUGH: &str = "The log of a symbolic ref other than `HEAD`";
-const CHECKS: &str = "Checks in the log";
+const CHECKS: &str = "Checks in the log, and no-ops through `HEAD`";
 const OUTLIVES: &str = "The log of a deleted ref";
 
 /// Words that end a script.
@@ -228,6 +228,15 @@ fn a_check_is_not_recorded_as_a_move() {
         ];
         let (git, ours) = pair(backend, &scripts);
         assert_eq!((log_of(&git, "s").len(), moves_of(&ours, "s")), (logged, 1), "{backend:?}");
+    }
+}
+
+#[test]
+fn what_changes_nothing_is_not_recorded_even_through_head() {
+    for backend in BACKENDS {
+        let (git, ours) = pair(backend, &["create HEAD A", "update HEAD A"]);
+        assert_eq!(git.logs()[&BString::from("HEAD")].len(), 2, "{backend:?}");
+        assert_eq!(moves_of(&ours, "main"), 1);
     }
 }
 

@@ -54,10 +54,11 @@ impl Pair<'_> {
 
     /// The logs of both, without what git logs and the store does not, on purpose.
     pub(crate) fn logs(&self) -> [Logs; 2] {
-        [reflog::told_by(&self.ours, self.backend), self.git.logs()].map(|mut logs| {
-            logs.retain(|name, _| !self.moved_through.contains(name));
-            logs.values_mut().for_each(|entries| entries.retain(is_a_move));
-            logs.retain(|_, entries| !entries.is_empty());
+        let mut of_git = self.git.logs();
+        of_git.values_mut().for_each(|entries| entries.retain(has_a_message));
+        [reflog::told_by(&self.ours, self.backend), of_git].map(|mut logs| {
+            logs.entry("HEAD".into()).or_default().retain(|entry| entry.old != entry.new);
+            logs.retain(|name, entries| !entries.is_empty() && !self.moved_through.contains(name));
             logs
         })
     }
@@ -73,10 +74,10 @@ impl Pair<'_> {
     }
 }
 
-/// Git logs a check through a symbolic ref as a move to nowhere without a message, and what changes
-/// nothing as a move to the same value.
-fn is_a_move(entry: &Entry) -> bool {
-    entry.old != entry.new && !entry.message.is_empty()
+/// Git logs a check through a symbolic ref as a move to nowhere, without a message. (What is set
+/// through `HEAD` to the value it has is logged too, with one.)
+fn has_a_message(entry: &Entry) -> bool {
+    !entry.message.is_empty()
 }
 
 /// A move made through a symbolic ref is recorded for the ref that moved alone. Only what moved

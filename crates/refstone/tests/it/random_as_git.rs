@@ -116,7 +116,7 @@ fn kind(verdict: &Verdict) -> Option<&'static str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     // Breaks: nearly any line of `transaction/`.
     #[test]
