@@ -60,7 +60,7 @@ impl<'a> Table<'a> {
             bytes,
             header_len,
             oid_len,
-            block_size: number(&bytes[5..8]) as usize,
+            block_size: len(&bytes[5..8]),
             footer: bytes.len() - header_len - 44,
         }
     }
@@ -69,18 +69,18 @@ impl<'a> Table<'a> {
         let mut at = 0;
         while self.kind(at) == b'r' {
             let start = self.start(at);
-            let len = number(&self.bytes[start + 1..start + 4]) as usize;
-            self.refs(Records::new(&self.bytes[start + 4..at + len]), stack);
-            at += if self.block_size == 0 { len } else { self.block_size };
+            let block_len = len(&self.bytes[start + 1..start + 4]);
+            self.refs(Records::new(&self.bytes[start + 4..at + block_len]), stack);
+            at += if self.block_size == 0 { block_len } else { self.block_size };
         }
         let log_offset = self.footer + self.header_len + 24;
-        at = number(&self.bytes[log_offset..log_offset + 8]) as usize;
+        at = len(&self.bytes[log_offset..log_offset + 8]);
         while self.kind(at) == b'g' {
             let start = self.start(at) + 4;
             let mut inflated = Vec::new();
             let mut decoder = ZlibDecoder::new(&self.bytes[start..]);
             decoder.read_to_end(&mut inflated).unwrap();
-            at = start + decoder.total_in() as usize;
+            at = start + to_len(decoder.total_in());
             self.logs(Records::new(&inflated), stack);
         }
     }
@@ -134,7 +134,7 @@ struct Records<'a> {
 
 impl Records<'_> {
     fn new(block: &[u8]) -> Records<'_> {
-        let restarts = number(&block[block.len() - 2..]) as usize;
+        let restarts = len(&block[block.len() - 2..]);
         Records { rest: &block[..block.len() - 2 - 3 * restarts], key: Vec::new() }
     }
 
@@ -143,10 +143,10 @@ impl Records<'_> {
         if self.rest.is_empty() {
             return None;
         }
-        let shared = self.varint() as usize;
+        let shared = to_len(self.varint());
         let len_and_kind = self.varint();
         self.key.truncate(shared);
-        let suffix = self.take((len_and_kind >> 3) as usize).to_vec();
+        let suffix = self.take(to_len(len_and_kind >> 3)).to_vec();
         self.key.extend(suffix);
         Some(len_and_kind & 7)
     }
@@ -158,7 +158,7 @@ impl Records<'_> {
     }
 
     fn text(&mut self) -> BString {
-        let len = self.varint() as usize;
+        let len = to_len(self.varint());
         self.take(len).into()
     }
 
@@ -175,6 +175,14 @@ impl Records<'_> {
 
 fn number(big_endian: &[u8]) -> u64 {
     big_endian.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+fn len(big_endian: &[u8]) -> usize {
+    to_len(number(big_endian))
+}
+
+fn to_len(number: u64) -> usize {
+    usize::try_from(number).unwrap()
 }
 
 fn hex(id: &[u8]) -> BString {
