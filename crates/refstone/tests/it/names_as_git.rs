@@ -4,7 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
+use bstr::ByteSlice;
 use refstone::RefName;
+
+use crate::update_ref::{BACKENDS, Git, Objects};
 
 /// What git says; `--allow-onelevel` because `HEAD` is a name too.
 fn git_accepts(name: &[u8]) -> bool {
@@ -108,6 +111,20 @@ const EDGES: &[&[u8]] = &[
 fn every_rule_ends_where_gits_rule_ends() {
     for name in EDGES {
         assert_as_git(name);
+    }
+}
+
+// `git update-ref` asks more of a name than `git check-ref-format`, and each backend has its say.
+#[test]
+fn names_are_taken_as_update_ref_takes_them() {
+    for backend in BACKENDS {
+        let git = Git::new(Objects::shared(), backend);
+        for name in EDGES {
+            let script = [b"verify ", *name, b"\0\0"].concat();
+            let verdict = git.run_with(&["-z"], script.as_bstr());
+            let shown = name.escape_ascii();
+            assert_eq!(verdict.is_ok(), RefName::new(*name).is_ok(), "'{shown}': {verdict:?}");
+        }
     }
 }
 

@@ -118,8 +118,12 @@ impl Git {
 
     /// The verdict, or git's words without their `fatal:`.
     pub(crate) fn run(&self, script: &BStr) -> Result<(), String> {
+        self.run_with(&[], script)
+    }
+
+    pub(crate) fn run_with(&self, options: &[&str], script: &BStr) -> Result<(), String> {
         let mut git = git(self.dir.path());
-        git.args(["update-ref", "-m", MESSAGE, "--stdin"]);
+        git.args(["update-ref", "-m", MESSAGE, "--stdin"]).args(options);
         git.env("GIT_OBJECT_DIRECTORY", &self.objects);
         git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = git.spawn().unwrap();
