@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use refstone::{Change, Deref, Edit, ObjectId, RefName, Target, Transaction, View};
+use refstone::{Change, Deref, Edit, ObjectId, RefName, ResolveError, Target, Transaction, View};
 
 use crate::exit::Failure;
 
@@ -37,8 +37,9 @@ impl Objects {
         transaction: &Transaction,
         view: &View,
     ) -> Result<(), Failure> {
-        let values: Vec<_> =
-            transaction.edits().iter().filter_map(|e| new_value(e, view)).collect();
+        let values =
+            transaction.edits().iter().filter_map(|edit| new_value(edit, view).transpose());
+        let values = values.collect::<Result<Vec<_>, _>>()?;
         if values.is_empty() {
             return Ok(());
         }
@@ -75,13 +76,14 @@ fn ask(child: &mut Child, values: &[NewValue]) -> Option<thread::JoinHandle<io::
 }
 
 /// Git looks at no object of a ref that has the value already.
-fn new_value(edit: &Edit, view: &View) -> Option<NewValue> {
-    let Change::Set(Target::Object(id)) = edit.change else { return None };
+fn new_value(edit: &Edit, view: &View) -> Result<Option<NewValue>, Failure> {
+    let Change::Set(Target::Object(id)) = edit.change else { return Ok(None) };
     let name = match edit.deref {
-        Deref::Follow => view.resolve(&edit.name).ok()?.name,
         Deref::NoFollow => edit.name.clone(),
+        Deref::Follow => view.resolve(&edit.name).map_err(unresolved)?.name,
     };
-    (view.get(&name) != Some(&id.into())).then_some(NewValue { name, id })
+    let has_it = view.get(&name)? == Some(id.into());
+    Ok((!has_it).then_some(NewValue { name, id }))
 }
 
 impl NewValue {
@@ -100,6 +102,13 @@ impl NewValue {
 
     fn is_branch(&self) -> bool {
         self.name.is_head() || self.name.as_bytes().starts_with(b"refs/heads/")
+    }
+}
+
+fn unresolved(error: ResolveError) -> Failure {
+    match error {
+        ResolveError::Read(error) => error.into(),
+        other => Failure::refused(other.to_string()),
     }
 }
 

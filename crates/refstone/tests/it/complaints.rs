@@ -76,7 +76,7 @@ fn a_crash_right_after_a_rename_was_acknowledged_keeps_it() {
     scratch.store.commit(&tx(rename)).unwrap();
     let (_dir, store) = copy(&scratch.dir());
     assert_eq!(listing(&store.view()), scratch.refs());
-    assert_eq!(store.view().get(&head("new")), Some(&oid(1).into()));
+    assert_eq!(store.view().get(&head("new")).unwrap(), Some(oid(1).into()));
 }
 
 // A full disk left refs half-written.
@@ -115,9 +115,9 @@ fn a_deleted_ref_does_not_come_back() {
         scratch.store.commit(&tx([Edit::create(head("a"), oid(round))])).unwrap();
         scratch.reopen();
         scratch.store.commit(&tx([Edit::delete(head("a"))])).unwrap();
-        assert_eq!(scratch.store.view().get(&head("a")), None);
+        assert_eq!(scratch.store.view().get(&head("a")).unwrap(), None);
         scratch.reopen();
-        assert_eq!(scratch.store.view().get(&head("a")), None, "round {round}");
+        assert_eq!(scratch.store.view().get(&head("a")).unwrap(), None, "round {round}");
     }
 }
 
@@ -128,10 +128,10 @@ fn an_update_that_was_planned_on_an_old_view_is_refused() {
     scratch.store.commit(&tx([Edit::create(head("a"), oid(1))])).unwrap();
     let old = scratch.store.view();
     scratch.store.commit(&tx([Edit::set(head("a"), oid(2))])).unwrap();
-    let seen = old.get(&head("a")).and_then(Target::object).unwrap();
+    let seen = old.get(&head("a")).unwrap().and_then(|held| held.object()).unwrap();
     let conflict = Reason::Conflict { expected: oid(1).into(), actual: Some(oid(2).into()) };
     assert_eq!(reason(&scratch.store, [Edit::update(head("a"), oid(3), seen)]), conflict);
-    assert_eq!(old.get(&head("a")), Some(&oid(1).into()));
+    assert_eq!(old.get(&head("a")).unwrap(), Some(oid(1).into()));
 }
 
 // A reader found a ref empty, or a push half done, while it was being written.
@@ -145,7 +145,7 @@ fn a_reader_never_finds_a_ref_empty_or_a_transaction_half_done() {
     let watch = |view: &dyn Fn() -> refstone::View| {
         while !done.load(Ordering::Relaxed) {
             let view = view();
-            let [a, b] = ["a", "b"].map(|short| view.get(&head(short)).cloned());
+            let [a, b] = ["a", "b"].map(|short| view.get(&head(short)).unwrap());
             assert!(a.is_some() && a == b, "{a:?} {b:?}");
         }
     };
@@ -168,7 +168,7 @@ fn a_ref_that_is_updated_twice_at_once_stays_where_it_was() {
     let verdicts = scratch.store.commit_each(&tx(twice.clone())).unwrap();
     assert!(verdicts.iter().all(Result::is_err));
     assert!(matches!(reason(&scratch.store, twice), Reason::Duplicate { .. }));
-    assert_eq!(scratch.store.view().get(&head("a")), Some(&oid(1).into()));
+    assert_eq!(scratch.store.view().get(&head("a")).unwrap(), Some(oid(1).into()));
 }
 
 // Of an atomic push the tag landed, and the branch was rejected.
@@ -223,8 +223,8 @@ fn names_that_differ_in_case_are_two_refs() {
     let pair = [Edit::create(head("Topic"), oid(1)), Edit::create(head("topic"), oid(2))];
     scratch.store.commit(&tx(pair)).unwrap();
     scratch.reopen();
-    assert_eq!(scratch.store.view().get(&head("Topic")), Some(&oid(1).into()));
-    assert_eq!(scratch.store.view().get(&head("topic")), Some(&oid(2).into()));
+    assert_eq!(scratch.store.view().get(&head("Topic")).unwrap(), Some(oid(1).into()));
+    assert_eq!(scratch.store.view().get(&head("topic")).unwrap(), Some(oid(2).into()));
 }
 
 // A name that is no UTF-8 made readers panic.
@@ -237,7 +237,7 @@ fn any_legal_bytes_are_a_name_for_every_reader() {
     scratch.store.commit(&tx(creations)).unwrap();
     scratch.reopen();
     let view = scratch.store.view();
-    let listed: Vec<_> = view.iter_prefix(b"refs/heads/").map(|(name, _)| name.clone()).collect();
+    let listed: Vec<_> = view.iter_prefix(b"refs/heads/").map(|entry| entry.unwrap().0).collect();
     assert_eq!(listed, names, "in the order of unsigned bytes");
     let told = refstone::history(&scratch.dir(), None).unwrap().map(|moved| moved.unwrap().name);
     assert_eq!(told.collect::<Vec<_>>(), names);
@@ -251,7 +251,7 @@ fn the_longest_name_is_a_documented_one() {
     let longest = name(&of_length(NAME_LEN_MAX));
     scratch.store.commit(&tx([Edit::create(longest.clone(), oid(1))])).unwrap();
     scratch.reopen();
-    assert_eq!(scratch.store.view().get(&longest), Some(&oid(1).into()));
+    assert_eq!(scratch.store.view().get(&longest).unwrap(), Some(oid(1).into()));
     let error = RefName::new(of_length(NAME_LEN_MAX + 1)).unwrap_err();
     assert_eq!(*error.problem(), NameProblem::TooLong { found: NAME_LEN_MAX + 1 });
 }
