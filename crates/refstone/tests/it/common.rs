@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use refstone::{
     CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName, RefStore,
@@ -84,6 +84,15 @@ pub(crate) fn listing(view: &refstone::View) -> Vec<String> {
         (name, refstone::Target::Symbolic(to)) => format!("{name}->{to}"),
     };
     view.iter_prefix(b"").map(line).collect()
+}
+
+/// Ends the threads that wait for `done`, also if the test fails before it gets there.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// How many of the next operations fail.

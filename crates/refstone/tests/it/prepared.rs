@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use refstone::{Edit, ErrorKind, Expected, Prepared, Reason, RefName, RefStore, Seq, Transaction};
 
-use crate::common::{Scratch, head, name, oid, tx};
+use crate::common::{Ends, Scratch, head, name, oid, tx};
 
 /// `main` and `b` are there, `HEAD` points to `main`, `s` to `b`, and `d` to nothing.
 fn scratch() -> Scratch {
@@ -135,6 +135,17 @@ fn nothing_happens_before_the_commit_and_all_of_it_then() {
 }
 
 #[test]
+fn a_compaction_comes_in_between_unnoticed() {
+    let mut scratch = scratch();
+    let prepared = prepare(&scratch.store, Edit::update(head("s"), oid(2), oid(1)));
+    scratch.store.compact(refstone::CompactOptions::default(), &mut |_| ()).unwrap();
+    assert_eq!(locked(&scratch.store, Edit::delete(head("b"))), Some(head("b")));
+    prepared.commit().unwrap();
+    scratch.reopen();
+    assert_eq!(scratch.store.view().get(&head("b")).unwrap(), Some(oid(2).into()));
+}
+
+#[test]
 fn one_that_moves_nothing_spends_no_sequence() {
     let scratch = scratch();
     let prepared = prepare(&scratch.store, Edit::verify(head("b"), object(1)));
@@ -245,6 +256,7 @@ fn threads_that_try_to_spoil_it_never_do() {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         (0..3).for_each(|_| drop(scope.spawn(|| spoil(&scratch.store, &done))));
+        let _ends = Ends(&done);
         let mut passed = 0;
         while passed < 40 {
             let edits = [Edit::set(head("s"), oid(5)), Edit::create(head("n/x"), oid(6))];
@@ -253,7 +265,6 @@ fn threads_that_try_to_spoil_it_never_do() {
             prepared.commit().unwrap();
             passed += 1;
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_history_is_sound(&scratch);
 }
