@@ -13,7 +13,7 @@ use std::thread;
 
 use refstone::{
     CompactOptions, Edit, ErrorKind, NAME_LEN_MAX, NameProblem, ObjectId, Reason, RefName,
-    RefStore, Target, read_view,
+    RefStore, read_view,
 };
 
 use crate::common::{Ends, Scratch, head, listing, name, oid, tx};
