@@ -113,7 +113,7 @@ fn compact(store: &RefStore) {
 }
 
 // Packing refs brought a deleted one back.
-// Breaks: no tombstones in tables; a table that wins over what is staged above it.
+// Breaks: a deletion that does not hide what the tables have.
 #[test]
 fn a_deleted_ref_does_not_come_back() {
     let mut scratch = Scratch::new();
@@ -130,7 +130,7 @@ fn a_deleted_ref_does_not_come_back() {
 }
 
 // Packing let go of another's lock, and refs went back; two packers at once lost what a writer added.
-// Breaks: a compaction that shows the refs of the moment it began.
+// Breaks: a compaction that drops what moved since it began.
 #[test]
 fn no_ref_goes_back_while_two_compact_and_others_move_and_delete() {
     let mut scratch = Scratch::new();
