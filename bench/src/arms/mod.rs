@@ -4,6 +4,7 @@ mod bulk;
 mod capabilities;
 mod cold_history;
 mod cold_open;
+mod compaction;
 mod lookup;
 mod peers;
 mod phases;
@@ -32,13 +33,14 @@ use crate::hooks::{HookedEnv, Probe};
 use crate::workload::{ACTOR, oid};
 
 /// All arms, in the order in which they run: small ones first, those that heat the disk last.
-pub const ARMS: [Arm; 13] = [
+pub const ARMS: [Arm; 14] = [
     capabilities::ARM,
     reflog_append::ARM,
     reflog_group_commit::ARM,
     phases::ARM,
     peers::ARM,
     sustained::ARM,
+    compaction::ARM,
     lookup::ARM,
     scan::ARM,
     cold_open::ARM,
@@ -54,13 +56,14 @@ register_bench_ordered!(2, reflog_group_commit::ARM);
 register_bench_ordered!(3, phases::ARM);
 register_bench_ordered!(4, peers::ARM);
 register_bench_ordered!(5, sustained::ARM);
-register_bench_ordered!(6, lookup::ARM);
-register_bench_ordered!(7, scan::ARM);
-register_bench_ordered!(8, cold_open::ARM);
-register_bench_ordered!(9, cold_history::ARM);
-register_bench_ordered!(10, bulk::ARM);
-register_bench_ordered!(11, reader::ARM);
-register_bench_ordered!(12, push_e2e::ARM);
+register_bench_ordered!(6, compaction::ARM);
+register_bench_ordered!(7, lookup::ARM);
+register_bench_ordered!(8, scan::ARM);
+register_bench_ordered!(9, cold_open::ARM);
+register_bench_ordered!(10, cold_history::ARM);
+register_bench_ordered!(11, bulk::ARM);
+register_bench_ordered!(12, reader::ARM);
+register_bench_ordered!(13, push_e2e::ARM);
 
 /// A new store whose log is watched, and which does not compact itself: that is an arm of its own.
 struct Probed {
