@@ -99,7 +99,23 @@ def _history_files(directory):
 def _read_history(path, schema):
     import pyarrow.parquet as parquet  # Only repositories with history need it.
 
-    return parquet.read_table(path, columns=schema.names).cast(schema)
+    table = parquet.read_table(path)
+    return _with_old_oids(table).select(schema.names).cast(schema)
+
+
+def _with_old_oids(table):
+    """The table with its old object ids in place.
+
+    A derived file leaves out an `old_oid` that is the `new_oid` of the row `old_back` rows above,
+    which is the move of the same reference before.
+    """
+    if "old_back" not in table.column_names:
+        return table
+    back = table["old_back"].combine_chunks().cast(pa.int64())
+    above = pc.subtract(pa.array(range(len(table)), pa.int64()), back)
+    derived = table["new_oid"].combine_chunks().take(above)  # Null where `old_back` is.
+    old = pc.coalesce(table["old_oid"].combine_chunks(), derived)
+    return table.set_column(table.column_names.index("old_oid"), "old_oid", old)
 
 
 def _join(history, live):

@@ -27,12 +27,12 @@ def repository(scratch):
     return repository
 
 
-def seal(repository, *ranges, sealed=None, gaps="", live_from=None):
+def seal(repository, *ranges, sealed=None, gaps="", live_from=None, derived=False):
     """Gives the repository history files of these ranges, as a compaction would leave it."""
     table = refstone_audit.read(repository)
     (repository / "refstone" / "history").mkdir()
     for first, last in ranges:
-        write_history(repository, table, first, last)
+        write_history(repository, table, first, last, derived)
     metadata = dict(table.schema.metadata)
     sealed = sealed or max(last for _, last in ranges)
     metadata[b"refstone.sealed_seq"] = str(sealed).encode()
@@ -42,9 +42,19 @@ def seal(repository, *ranges, sealed=None, gaps="", live_from=None):
         stream.write_table(rest)
 
 
-def write_history(repository, table, first, last):
+def write_history(repository, table, first, last, derived=False):
     path = repository / "refstone" / "history" / f"{first}-{last}.parquet"
-    parquet.write_table(table.slice(first - 1, last - first + 1), path)
+    table = table.slice(first - 1, last - first + 1)
+    parquet.write_table(derive(table) if derived else table, path)
+
+
+def derive(table):
+    """The derived form of a table of moves of one reference."""
+    back = [None] + [1] * (len(table) - 1)
+    old = [table["old_oid"][0].as_py()] + [None] * (len(table) - 1)
+    old = pa.array(old, table.schema.field("old_oid").type)
+    table = table.set_column(table.column_names.index("old_oid"), "old_oid", old)
+    return table.append_column("old_back", pa.array(back, pa.uint32()))
 
 
 def seqs(repository):
@@ -67,9 +77,10 @@ def test_without_history_the_live_log_is_all(repository):
     [(1, 9)],
 ])
 @pytest.mark.parametrize("live_from", [1, 3])
-def test_history_and_live_log_are_joined_once(repository, ranges, live_from):
+@pytest.mark.parametrize("derived", [False, True], ids=["full", "derived"])
+def test_history_and_live_log_are_joined_once(repository, ranges, live_from, derived):
     before = refstone_audit.read(repository)
-    seal(repository, *ranges, live_from=live_from)
+    seal(repository, *ranges, live_from=live_from, derived=derived)
     after = refstone_audit.read(repository)
     assert after["seq"].to_pylist() == ALL
     assert after.cast(before.schema).equals(before)

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use refstone_log::{ObjectFormat, OsEnv, Seq};
 
-use super::support::{FORMS, Pushes, identity, moves, read, write, write_as};
+use super::support::{FORMS, Pushes, identity, moves, objects, read, write, write_as, write_of};
 use crate::row::RefMove;
 use crate::sealed::{Form, HistoryFile, Identity, SealedError, merge};
 
@@ -38,11 +38,14 @@ proptest! {
             for other in FORMS {
                 let runs = split(&moves, parts);
                 let forms = [form, other].into_iter().cycle();
-                let inputs: Vec<_> =
-                    runs.iter().zip(forms).map(|(run, form)| write(dir.path(), run, form)).collect();
+                let objects = objects(&moves);
+                let inputs: Vec<_> = runs
+                    .iter()
+                    .zip(forms)
+                    .map(|(run, form)| write_of(objects, dir.path(), run, form))
+                    .collect();
                 let file = merged(&inputs, other).unwrap();
                 prop_assert_eq!(&read(&file), &moves);
-                let objects = inputs[0].identity().object_format;
                 prop_assert_eq!(file.identity(), &Identity {
                     object_format: objects,
                     ..identity(&moves, objects)

@@ -76,7 +76,8 @@ fn what_is_no_history_is_not_written() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-// Breaks: row groups by rows alone. A reader would decode gigabytes of a dictionary's text.
+// Breaks: row groups by rows alone (a reader would decode gigabytes of a dictionary's text); chunks
+// that do not end with their row group.
 #[test]
 fn much_text_makes_small_row_groups() {
     let dir = tempfile::tempdir().unwrap();

@@ -55,12 +55,22 @@ pub(super) fn write_as(
 
 /// A history file of these moves, in a directory.
 pub(super) fn write(dir: &Path, moves: &[RefMove], form: Form) -> HistoryFile {
-    let objects = moves
-        .iter()
-        .flat_map(|moved| [moved.old_oid, moved.new_oid])
-        .flatten()
-        .next()
-        .map_or(ObjectFormat::Sha1, |id| id.format());
+    write_of(objects(moves), dir, moves, form)
+}
+
+/// The format of the object ids in these moves.
+pub(super) fn objects(moves: &[RefMove]) -> ObjectFormat {
+    let mut ids = moves.iter().flat_map(|moved| [moved.old_oid, moved.new_oid]).flatten();
+    ids.next().map_or(ObjectFormat::Sha1, |id| id.format())
+}
+
+/// The same, of moves that may have no object ids.
+pub(super) fn write_of(
+    objects: ObjectFormat,
+    dir: &Path,
+    moves: &[RefMove],
+    form: Form,
+) -> HistoryFile {
     let identity = identity(moves, objects);
     let path = crate::sealed::path(dir, identity.first, identity.last);
     write_as(&path, moves, form, &identity).unwrap()
