@@ -21,8 +21,8 @@ struct Answers {
 }
 
 fn list(mut cursor: Cursor, listed: &mut Vec<(Vec<u8>, Entry)>) -> Result<(), TableError> {
-    while let (Some(name), Some(entry)) = (cursor.name(), cursor.entry()) {
-        listed.push((name.to_vec(), entry));
+    while let (Some(name), Some(row)) = (cursor.name(), cursor.row()) {
+        listed.push((name.to_vec(), row.entry()));
         cursor.advance()?;
     }
     Ok(())

@@ -14,7 +14,7 @@ type Row = (Vec<u8>, Entry, Vec<u32>);
 fn walk(mut cursor: Cursor) -> Vec<Row> {
     let mut rows = Vec::new();
     while let Some(name) = cursor.name().map(<[u8]>::to_vec) {
-        let entry = cursor.entry().unwrap();
+        let entry = cursor.row().unwrap().entry();
         let moves = cursor.rows().unwrap().collect();
         rows.push((name, entry, moves));
         cursor.advance().unwrap();
