@@ -97,10 +97,7 @@ impl Table {
         if !self.identity.covers(block.seq(row)) {
             return Err(self.wrong_row(place.0, "a sequence of the table's range"));
         }
-        let (oid, symref) = (block.oid(row).is_some(), block.symref(row).is_some());
-        let may_be_gone = !self.identity.is_lowest() || self.is_gone(place);
-        let must_be_gone = self.is_gone(place);
-        if oid && symref || must_be_gone && (oid || symref) || !(may_be_gone || oid || symref) {
+        if !self.may_hold(block.oid(row).is_some(), block.symref(row).is_some(), place) {
             return Err(self.wrong_row(place.0, "an object or a symbolic target, if it is live"));
         }
         let rising = history.rows(row).is_sorted_by(|a, b| a < b);
@@ -111,8 +108,14 @@ impl Table {
         }
     }
 
-    fn is_gone(&self, place: Place) -> bool {
-        place.block() >= self.footer.live_blocks()
+    /// Whether a row of its run may hold an object, a symbolic target, both or neither.
+    fn may_hold(&self, oid: bool, symref: bool, place: Place) -> bool {
+        let gone = place.block() >= self.footer.live_blocks();
+        match (oid, symref) {
+            (true, true) => false,
+            (false, false) => gone == self.identity.is_lowest(),
+            _ => !gone,
+        }
     }
 
     fn verify_name(

@@ -1,9 +1,11 @@
 //! How fast it is and what it takes. `cargo test --release -p refstone --lib -- --ignored
 //! --nocapture tables_are_fast` measures a million refs; the ordinary test runs the same, small.
 
+use std::collections::HashMap;
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -77,6 +79,13 @@ fn resident() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
+/// Has the kernel forget a file's pages; says whether it was told to.
+fn drop_cached(path: &Path) -> bool {
+    let from = format!("if={}", path.display());
+    let dd = Command::new("dd").args([&from, "iflag=nocache", "count=0", "status=none"]).status();
+    dd.is_ok_and(|status| status.success())
+}
+
 /// CPU time of the calling thread.
 fn cpu() -> Duration {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -85,19 +94,24 @@ fn cpu() -> Duration {
 }
 
 /// Lookups per second of CPU time, and per second of the clock, of all threads together.
-fn look_up(table: &Table, names: &[String], threads: usize, each: usize, hits: bool) -> (f64, f64) {
+fn look_up(
+    names: &[String],
+    threads: usize,
+    each: usize,
+    get: impl Fn(&[u8]) -> Option<Target> + Sync,
+) -> (f64, f64) {
     let start = Instant::now();
     let cpu: Duration = thread::scope(|scope| {
         let threads: Vec<_> = (0..threads)
             .map(|thread| {
                 let names = names.iter().cycle().skip(thread * 7_919).take(each);
+                let get = &get;
                 scope.spawn(move || {
                     let start = cpu();
                     for name in names {
-                        let found = table.row(name.as_bytes()).unwrap().and_then(Row::target);
-                        assert_eq!(black_box(found).is_some(), hits);
+                        black_box(get(name.as_bytes()));
                     }
-                    cpu() - start
+                    cpu().saturating_sub(start)
                 })
             })
             .collect();
@@ -144,8 +158,7 @@ fn measure(refs: usize, lookups: usize) {
     let grown = resident().saturating_sub(before);
     println!("{refs} refs: build {built:?}, memory +{grown} kB");
 
-    // Only a privileged process can drop the caches; else the file is warm.
-    let cold = fs::write("/proc/sys/vm/drop_caches", "3").is_ok();
+    let cold = drop_cached(&path);
     let before = resident();
     let start = Clock::start();
     let table = Arc::new(Table::open(&OsEnv, &path).unwrap());
@@ -169,17 +182,31 @@ fn measure(refs: usize, lookups: usize) {
     let sample = 1 << 16;
     let there: Vec<_> = (0..sample).map(|n| name(scramble(n) % refs)).collect();
     let missing: Vec<_> = there.iter().map(|name| format!("{name}-x")).collect();
-    for name in all.iter().step_by(256) {
-        assert!(table.get(name.0.as_bytes()).unwrap().is_some());
-    }
-    for threads in [1, 2, 4] {
-        for (names, hits) in [(&there, true), (&missing, false)] {
-            look_up(&table, names, threads, names.len(), hits);
-            let (cpu, wall) = look_up(&table, names, threads, lookups, hits);
-            println!("get hits={hits} threads={threads}: {cpu:.0}/s of CPU time, {wall:.0}/s");
-        }
+    for (name, _) in all.iter().step_by(256) {
+        assert!(table.get(name.as_bytes()).unwrap().is_some());
     }
     println!("warm memory +{} kB", resident().saturating_sub(before));
+    let get = |name: &[u8]| table.row(name).unwrap().and_then(Row::target);
+    assert!(there.iter().all(|name| get(name.as_bytes()).is_some()));
+    assert!(missing.iter().all(|name| get(name.as_bytes()).is_none()));
+    // What a map that is all in memory does meanwhile tells the table's share from the machine's.
+    let pair = |(name, number): &(String, usize)| {
+        (name.as_bytes().to_vec(), entry(1, *number).target.unwrap())
+    };
+    let map: HashMap<Vec<u8>, Target> = all.iter().map(pair).collect();
+    for threads in [1, 2, 4] {
+        for (names, what) in [(&there, "there"), (&missing, "missing")] {
+            let (cpu, wall) = look_up(names, threads, lookups, get);
+            let (map, _) = look_up(names, threads, lookups, |name| map.get(name).cloned());
+            println!(
+                "get {what}, {threads} threads: {:.1} M/s of CPU time, {:.1} M/s; a hash map {:.1}",
+                cpu / 1e6,
+                wall / 1e6,
+                map / 1e6
+            );
+        }
+    }
+    drop(map);
     let (took, _) = list(&table);
     println!("list warm {took:?}");
 
