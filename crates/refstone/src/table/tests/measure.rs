@@ -186,6 +186,14 @@ fn measure(refs: usize, lookups: usize) {
         assert!(table.get(name.as_bytes()).unwrap().is_some());
     }
     println!("warm memory +{} kB", resident().saturating_sub(before));
+    let oid = match entry(1, 5).target {
+        Some(Target::Object(oid)) => oid,
+        _ => unreachable!("an object"),
+    };
+    let start = Clock::start();
+    assert_eq!(table.holding(&oid).unwrap()[0].as_bytes(), name(5).as_bytes());
+    println!("refs of an object {:?}", start.elapsed());
+
     let get = |name: &[u8]| table.row(name).unwrap().and_then(Row::target);
     assert!(there.iter().all(|name| get(name.as_bytes()).is_some()));
     assert!(missing.iter().all(|name| get(name.as_bytes()).is_none()));
@@ -209,14 +217,6 @@ fn measure(refs: usize, lookups: usize) {
     drop(map);
     let (took, _) = list(&table);
     println!("list warm {took:?}");
-
-    let oid = match entry(1, 5).target {
-        Some(Target::Object(oid)) => oid,
-        _ => unreachable!("an object"),
-    };
-    let start = Clock::start();
-    assert_eq!(table.holding(&oid).unwrap()[0].as_bytes(), name(5).as_bytes());
-    println!("refs of an object {:?}", start.elapsed());
 
     // A tenth moves again, and as many refs are new.
     let upper = scratch.path();
