@@ -10,7 +10,7 @@ use crate::error::ReadError;
 use crate::name::RefName;
 use crate::recent::{self, Recent};
 use crate::stack::Stack;
-use crate::table::Cursor;
+use crate::table::{Cursor, Row};
 
 /// A clone is O(1) and shares everything.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl Snapshot {
     pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Target>, ReadError> {
         match self.recent.get(name) {
             Some(target) => Ok(target.clone()),
-            None => Ok(self.tables.get(name)?.and_then(|entry| entry.target)),
+            None => Ok(self.tables.get(name)?.and_then(Row::target)),
         }
     }
 
@@ -86,12 +86,12 @@ impl Merged<'_> {
             }
             Source::Table(index) => {
                 let table = &mut self.tables[index];
-                let (Some(name), Some(entry)) = (table.name(), table.entry()) else {
+                let (Some(name), Some(row)) = (table.name(), table.row()) else {
                     return Ok(None);
                 };
-                let name = RefName::from_proven(name);
+                let (name, target) = (RefName::from_proven(name), row.target());
                 table.advance()?;
-                (name, entry.target, index + 1)
+                (name, target, index + 1)
             }
         };
         for table in &mut self.tables[older..] {

@@ -7,7 +7,7 @@ use refstone_log::Seq;
 use crate::error::ReadError;
 use crate::name::RefName;
 use crate::oid::ObjectId;
-use crate::table::{Cursor, Entry, Table};
+use crate::table::{Cursor, Row, Table};
 
 /// Tables of adjacent ranges, oldest first; together they reach from the first transaction to the
 /// newest that was sealed.
@@ -31,10 +31,11 @@ impl Stack {
     }
 
     /// The newest state of a ref; a deletion is one.
-    pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Entry>, ReadError> {
+    #[inline]
+    pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Row<'_>>, ReadError> {
         for table in self.tables.iter().rev() {
-            if let Some(entry) = table.get(name)? {
-                return Ok(Some(entry));
+            if let Some(row) = table.row(name)? {
+                return Ok(Some(row));
             }
         }
         Ok(None)

@@ -10,11 +10,8 @@ use std::ops::Range;
 use refstone_log::text::unescape;
 use refstone_log::{Seq, Timestamp};
 
-use super::Entry;
 use super::layout::{MARKER, PREFIX_LEN};
-use crate::edit::Target;
-use crate::name::RefName;
-use crate::oid::ObjectId;
+use super::row::Row;
 
 /// Which of a batch's buffers is what (the order is Arrow's: validity, offsets, data).
 const REFNAME: usize = 0;
@@ -76,8 +73,8 @@ impl Layout {
     fn text(&self, bytes: &[u8], first: usize) -> Option<Text> {
         let offsets = self.buffer(bytes, first + 1, 4 * (self.rows + 1))?.start;
         let data = self.buffer(bytes, first + 2, 0)?;
-        ascending(bytes, offsets, self.rows, data.len())
-            .then_some(Text { offsets, data: data.start })
+        ascending(bytes, offsets, self.rows, data.len()).then_some(())?;
+        Text::new(offsets, data.start)
     }
 
     fn validity(&self, bytes: &[u8], first: usize, node: usize) -> Option<Validity> {
@@ -85,7 +82,7 @@ impl Layout {
             false => Some(Validity(None)),
             true => {
                 let bits = self.buffer(bytes, first, self.rows.div_ceil(8))?;
-                Some(Validity(Some(bits.start)))
+                Some(Validity(Some(u32::try_from(bits.start).ok()?)))
             }
         }
     }
@@ -114,49 +111,58 @@ fn word(bytes: &[u8]) -> u32 {
 
 #[derive(Clone, Copy, Debug)]
 struct Text {
-    offsets: usize,
-    data: usize,
+    offsets: u32,
+    data: u32,
 }
 
 impl Text {
+    fn new(offsets: usize, data: usize) -> Option<Text> {
+        Some(Text { offsets: u32::try_from(offsets).ok()?, data: u32::try_from(data).ok()? })
+    }
+
+    /// Where the row's data lie.
+    #[inline]
+    fn range(self, bytes: &[u8], row: usize, width: usize) -> Range<usize> {
+        let pair = &bytes[self.offsets as usize + 4 * row..][..8];
+        let [start, end] = [&pair[..4], &pair[4..]].map(|offset| word(offset) as usize * width);
+        self.data as usize + start..self.data as usize + end
+    }
+
     #[inline]
     fn get(self, bytes: &[u8], row: usize) -> &[u8] {
-        let at = self.offsets + 4 * row;
-        let pair = &bytes[at..at + 8];
-        let (start, end) = (word(&pair[..4]) as usize, word(&pair[4..]) as usize);
-        &bytes[self.data + start..self.data + end]
+        &bytes[self.range(bytes, row, 1)]
     }
 }
 
 /// Where the validity bits are; a column without nulls has none.
 #[derive(Clone, Copy, Debug)]
-struct Validity(Option<usize>);
+struct Validity(Option<u32>);
 
 impl Validity {
     #[inline]
     fn get(self, bytes: &[u8], row: usize) -> bool {
-        self.0.is_none_or(|bits| bytes[bits + row / 8] >> (row % 8) & 1 == 1)
+        self.0.is_none_or(|bits| bytes[bits as usize + row / 8] >> (row % 8) & 1 == 1)
     }
 }
 
-/// A block without its column `rows`.
+/// A block without its column `rows`. Small, for a lookup goes through it: offsets have 32 bits.
 #[derive(Debug)]
 pub(super) struct Block {
     bytes: Box<[u8]>,
-    rows: usize,
     names: Text,
-    oid_len: usize,
+    oids: u32,
+    oid_len: u32,
     oid_valid: Validity,
-    oids: usize,
-    symref_valid: Validity,
-    symrefs: Text,
-    seqs: usize,
-    ats: usize,
+    rows: u32,
     /// Whether there may be escapes among the names.
     escaped: bool,
+    symref_valid: Validity,
+    symrefs: Text,
+    seqs: u32,
+    ats: u32,
     /// Of the column `rows`, from its start.
     list: Text,
-    list_len: usize,
+    list_len: u32,
 }
 
 impl Block {
@@ -172,27 +178,38 @@ impl Block {
         let whole = split == bytes.len() && layout.end.checked_sub(split) == Some(cold_len);
         (whole && layout.rows == rows).then_some(())?;
         let names = layout.text(&bytes, REFNAME)?;
-        let escaped = bytes[names.data..layout.buffers[REFNAME + 2].end].contains(&b'\\');
+        let escaped = bytes[layout.buffers[REFNAME + 2].clone()].contains(&b'\\');
+        let column = |first: usize, width: usize| {
+            let start = layout.buffer(&bytes, first + 1, rows * width)?.start;
+            u32::try_from(start).ok()
+        };
         let [offsets, values] = [ROWS + 1, ROWS + 3].map(|buffer| layout.buffers[buffer].start);
         Some(Block {
-            rows,
             names,
-            oid_len,
+            oids: column(NEW_OID, oid_len)?,
+            oid_len: u32::try_from(oid_len).ok()?,
             oid_valid: layout.validity(&bytes, NEW_OID, OID_NODE)?,
-            oids: layout.buffer(&bytes, NEW_OID + 1, rows * oid_len)?.start,
+            rows: u32::try_from(rows).ok()?,
+            escaped,
             symref_valid: layout.validity(&bytes, SYMREF, SYMREF_NODE)?,
             symrefs: layout.text(&bytes, SYMREF)?,
-            seqs: layout.buffer(&bytes, SEQ + 1, 8 * rows)?.start,
-            ats: layout.buffer(&bytes, AT + 1, 8 * rows)?.start,
-            escaped,
-            list: Text { offsets: offsets.checked_sub(split)?, data: values.checked_sub(split)? },
-            list_len: layout.buffers[ROWS + 3].len() / 4,
+            seqs: column(SEQ, 8)?,
+            ats: column(AT, 8)?,
+            list: Text::new(offsets.checked_sub(split)?, values.checked_sub(split)?)?,
+            list_len: u32::try_from(layout.buffers[ROWS + 3].len() / 4).ok()?,
             bytes,
         })
     }
 
+    #[inline]
     pub(super) fn rows(&self) -> usize {
-        self.rows
+        self.rows as usize
+    }
+
+    /// A row, which must be one of [`Block::rows`].
+    #[inline]
+    pub(super) fn row(&self, row: usize) -> Row<'_> {
+        Row::new(self, row)
     }
 
     /// The raw name.
@@ -202,48 +219,37 @@ impl Block {
         if self.escaped { unescape(stored) } else { Cow::Borrowed(stored) }
     }
 
-    /// The name, if it is stored as it is.
+    /// The name as it is stored, which is the raw one unless [`Block::name`] is another.
     #[inline]
-    pub(super) fn plain_name(&self, row: usize) -> Option<&[u8]> {
-        match self.name(row) {
-            Cow::Borrowed(name) => Some(name),
-            Cow::Owned(_) => None,
-        }
+    pub(super) fn stored_name(&self, row: usize) -> &[u8] {
+        self.names.get(&self.bytes, row)
     }
 
+    #[inline]
     pub(super) fn has_name(&self, row: usize, name: &[u8]) -> bool {
-        *self.name(row) == *name
+        let stored = self.names.get(&self.bytes, row);
+        if self.escaped { *unescape(stored) == *name } else { stored == name }
     }
 
     #[inline]
-    pub(super) fn entry(&self, row: usize) -> Entry {
-        Entry { seq: self.seq(row), at: self.at(row), target: self.target(row) }
-    }
-
-    fn seq(&self, row: usize) -> Seq {
+    pub(super) fn seq(&self, row: usize) -> Seq {
         Seq::new(u64::from_le_bytes(self.eight(self.seqs, row)))
     }
 
-    fn at(&self, row: usize) -> Timestamp {
+    #[inline]
+    pub(super) fn at(&self, row: usize) -> Timestamp {
         Timestamp::from_micros(i64::from_le_bytes(self.eight(self.ats, row)))
     }
 
-    fn eight(&self, column: usize, row: usize) -> [u8; 8] {
-        self.bytes[column + 8 * row..][..8].try_into().expect("eight bytes")
-    }
-
-    fn target(&self, row: usize) -> Option<Target> {
-        if let Some(oid) = self.oid(row) {
-            let oid = ObjectId::from_bytes(oid).expect("the schema gives the width of an id");
-            return Some(Target::Object(oid));
-        }
-        self.symref(row).map(|name| Target::Symbolic(RefName::from_proven(&name)))
+    fn eight(&self, column: u32, row: usize) -> [u8; 8] {
+        self.bytes[column as usize + 8 * row..][..8].try_into().expect("eight bytes")
     }
 
     #[inline]
     pub(super) fn oid(&self, row: usize) -> Option<&[u8]> {
-        let oid = self.oids + row * self.oid_len;
-        self.oid_valid.get(&self.bytes, row).then(|| &self.bytes[oid..oid + self.oid_len])
+        let len = self.oid_len as usize;
+        let oid = self.oids as usize + row * len;
+        self.oid_valid.get(&self.bytes, row).then(|| &self.bytes[oid..oid + len])
     }
 
     pub(super) fn symref(&self, row: usize) -> Option<Cow<'_, [u8]>> {
@@ -253,11 +259,13 @@ impl Block {
 
     /// The column `rows` of this block. `None` unless the bytes are it.
     pub(super) fn history(&self, bytes: Box<[u8]>) -> Option<BlockHistory> {
-        let offsets = bytes.get(self.list.offsets..)?.get(..4 * (self.rows + 1))?;
-        let values = bytes.get(self.list.data..)?.get(..4 * self.list_len)?;
-        let _ = (offsets, values);
-        ascending(&bytes, self.list.offsets, self.rows, self.list_len)
-            .then_some(BlockHistory { bytes, list: self.list })
+        let (offsets, data) = (self.list.offsets as usize, self.list.data as usize);
+        let len = self.list_len as usize;
+        let holds = |start: usize, len: usize| bytes.get(start..start.checked_add(len)?).map(drop);
+        holds(offsets, 4 * (self.rows() + 1))?;
+        holds(data, 4 * len)?;
+        let ascends = ascending(&bytes, offsets, self.rows(), len);
+        ascends.then_some(BlockHistory { bytes, list: self.list })
     }
 }
 
@@ -271,9 +279,6 @@ pub(super) struct BlockHistory {
 impl BlockHistory {
     /// Where the moves of a row's ref are in the history file.
     pub(super) fn rows(&self, row: usize) -> impl Iterator<Item = u32> + use<'_> {
-        let pair = &self.bytes[self.list.offsets + 4 * row..][..8];
-        let (start, end) = (word(&pair[..4]) as usize, word(&pair[4..]) as usize);
-        let values = &self.bytes[self.list.data + 4 * start..self.list.data + 4 * end];
-        values.chunks_exact(4).map(word)
+        self.bytes[self.list.range(&self.bytes, row, 4)].chunks_exact(4).map(word)
     }
 }

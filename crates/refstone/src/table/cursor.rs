@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::Table;
 use super::block::{Block, BlockHistory};
 use super::error::TableError;
-use super::{Entry, Table};
+use super::row::Row;
 
 /// How many blocks a cursor has the table keep. A listing of a few thousand refs finds them there
 /// when it comes again; one of a million reads them again, rather than holding all of them for ever.
@@ -70,14 +71,14 @@ impl Cursor {
         let block = self.block.as_ref()?;
         match &self.unescaped {
             Some(name) => Some(name),
-            None => block.plain_name(self.row),
+            None => Some(block.stored_name(self.row)),
         }
     }
 
-    /// The state of the row it stands on; `None` at the end.
+    /// The row it stands on; `None` at the end.
     #[inline]
-    pub(crate) fn entry(&self) -> Option<Entry> {
-        self.block.as_ref().map(|block| block.entry(self.row))
+    pub(crate) fn row(&self) -> Option<Row<'_>> {
+        self.block.as_ref().map(|block| block.row(self.row))
     }
 
     /// Where the moves of the row's ref are in the history of the same range.

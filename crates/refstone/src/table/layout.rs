@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::error::Flaw;
-use super::names::{Geometry, SLOTS_MAX};
+use super::names::{Geometry, SLOTS_MAX, SLOTS_MIN};
 
 pub(super) const MARKER: [u8; 4] = [0xff; 4];
 /// Marker and length of an Arrow message.
@@ -97,7 +97,8 @@ impl Footer {
         let [live_rows, gone_rows, history_rows, oid_entries, seed] =
             [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
         let names = Geometry { seed, pages: fields.u32()?, slots: fields.u32()? };
-        (names.slots.is_power_of_two() && names.slots <= SLOTS_MAX).then_some(())?;
+        let known = names.slots.is_power_of_two() && (SLOTS_MIN..=SLOTS_MAX).contains(&names.slots);
+        known.then_some(())?;
         Some(Footer {
             live_rows,
             gone_rows,

@@ -7,6 +7,7 @@ use refstone_log::{Env, Seq};
 
 use super::cursor::Cursor;
 use super::error::{Flaw, TableError};
+use super::row::Row;
 use super::schema::Identity;
 use super::{Entry, Table, TableWriter};
 
@@ -25,16 +26,15 @@ pub(crate) fn merge(
         joined(inputs).map_err(|flaw| TableError::Input { path: path.to_owned(), flaw })?;
     let lowest = identity.is_lowest();
     let mut writer = TableWriter::create(env, path, identity, history_rows)?;
-    let is_live = |entry: &Entry| entry.target.is_some();
     each_ref(
         inputs,
-        |entry| is_live(entry) || !lowest,
+        |deleted| !(lowest && deleted),
         |name, entry, rows| writer.push(name, entry, rows),
     )?;
     if lowest {
         each_ref(
             inputs,
-            |entry| !is_live(entry),
+            |deleted| deleted,
             |name, entry, rows| writer.push_gone(name, entry, rows),
         )?;
     }
@@ -98,11 +98,11 @@ fn open_runs(tables: &[Arc<Table>]) -> Result<Vec<Input>, TableError> {
     Ok(inputs)
 }
 
-/// Calls `put` with the name, the last state and all history rows of each ref whose last state is
-/// wanted, in the order of names.
+/// Calls `put` with the name, the last state and all history rows of each ref that is wanted, being
+/// deleted or not, in the order of names.
 fn each_ref(
     tables: &[Arc<Table>],
-    wanted: impl Fn(&Entry) -> bool,
+    wanted: impl Fn(bool) -> bool,
     mut put: impl FnMut(&[u8], &Entry, &[u32]) -> Result<(), TableError>,
 ) -> Result<(), TableError> {
     let mut inputs = open_runs(tables)?;
@@ -111,8 +111,9 @@ fn each_ref(
         name.clear();
         name.extend_from_slice(least);
         let newest = inputs.iter().rev().find(|input| input.stands_on(&name));
-        let newest = newest.and_then(|input| input.cursor.entry());
-        let newest = newest.filter(|entry| wanted(entry));
+        let newest =
+            newest.and_then(|input| input.cursor.row()).filter(|row| wanted(row.is_deletion()));
+        let newest = newest.map(Row::entry);
         rows.clear();
         for input in inputs.iter_mut().filter(|input| input.stands_on(&name)) {
             if newest.is_some() {

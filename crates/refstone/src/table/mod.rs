@@ -20,6 +20,8 @@ mod names;
 
 mod block;
 
+mod row;
+
 // Reading.
 mod source;
 
@@ -48,12 +50,14 @@ use refstone_log::{Seq, Timestamp};
 pub(crate) use cursor::Cursor;
 pub(crate) use error::TableError;
 pub(crate) use merge::merge;
+pub(crate) use row::Row;
 pub(crate) use schema::Identity;
 pub(crate) use writer::TableWriter;
 
 use crate::edit::Target;
 use block::Block;
 use layout::{Directory, Footer, Sections};
+use names::Bucket;
 use source::Source;
 
 /// The state of a ref, and the move that made it.
@@ -77,5 +81,5 @@ pub(crate) struct Table {
     /// What was read of the file; a cell is filled once.
     blocks: Box<[OnceLock<Arc<Block>>]>,
     oid_pages: Box<[OnceLock<Box<[u8]>>]>,
-    name_pages: Box<[OnceLock<Box<[u64]>>]>,
+    name_pages: Box<[OnceLock<Box<[Bucket]>>]>,
 }

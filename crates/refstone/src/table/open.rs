@@ -12,11 +12,11 @@ use super::layout::{Directory, FOOTER_LEN, Footer, Part, Sections};
 use super::schema::Identity;
 use super::source::Source;
 
-/// What is read from the end at first: footer and, up to some 500,000 refs, the whole directory.
-const TAIL: usize = 32 << 10;
+/// What is read from the end at first: footer and, up to a million refs, the whole directory.
+const TAIL: usize = 96 << 10;
 
 impl Table {
-    /// Opens a table. It costs three reads of a size that is a thousandth of the file's.
+    /// Opens a table. It costs two reads, or three if there are more than a million refs.
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use super::block::{Block, BlockHistory};
 use super::error::TableError;
 use super::layout::{OID_ENTRY_LEN, OID_PAGE_ENTRIES, OidPage, Part, Place};
-use super::names::Probe;
+use super::names::{Bucket, Probe};
+use super::row::Row;
 use super::schema::Identity;
 use super::{Entry, Table};
 use crate::name::RefName;
@@ -47,12 +48,18 @@ impl Table {
     }
 
     /// The last state of a ref, deleted or not; `None` if no transaction of the table moved it.
-    ///
-    /// Costs one page and one block. Once they have been read it takes no lock and, unless the ref
-    /// is symbolic, allocates nothing.
     pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Entry>, TableError> {
+        Ok(self.row(name)?.map(Row::entry))
+    }
+
+    /// The same, read only as far as it is asked for.
+    ///
+    /// Costs one page and one block. Once they have been read it takes no lock and allocates
+    /// nothing.
+    #[inline]
+    pub(crate) fn row(&self, name: &[u8]) -> Result<Option<Row<'_>>, TableError> {
         let found = self.find(name)?;
-        Ok(found.map(|(block, place)| block.entry(place.row())))
+        Ok(found.map(|(block, place)| block.row(place.row())))
     }
 
     /// The rows of all moves of a ref in the history of the same range, ascending.
@@ -72,9 +79,9 @@ impl Table {
         let start = pages.partition_point(|page| page.first < key).saturating_sub(1);
         for number in (start..pages.len()).take_while(|&number| pages[number].first <= key) {
             for (_, place) in self.oid_page(number)?.filter(|(found, _)| *found == key) {
-                let block = self.row(place)?;
-                if block.oid(place.row()) == Some(oid.as_bytes()) {
-                    names.push(RefName::from_proven(&block.name(place.row())));
+                let row = self.block_of(place)?.row(place.row());
+                if row.oid() == Some(oid.as_bytes()) {
+                    names.push(RefName::from_proven(&row.name()));
                 }
             }
         }
@@ -88,7 +95,7 @@ impl Table {
         let hash = self.footer.names.hash(name);
         let page = self.name_page(self.footer.names.page(hash))?;
         for place in Probe::new(page, hash) {
-            let block = self.row(place)?;
+            let block = self.block_of(place)?;
             if block.has_name(place.row(), name) {
                 return Ok(Some((block, place)));
             }
@@ -97,7 +104,7 @@ impl Table {
     }
 
     /// The block of a row that an index names.
-    fn row(&self, place: Place) -> Result<&Block, TableError> {
+    fn block_of(&self, place: Place) -> Result<&Block, TableError> {
         let number = place.block();
         if number < self.blocks.len() {
             let block = self.block(number)?;
@@ -130,15 +137,16 @@ impl Table {
         })
     }
 
-    pub(super) fn name_page(&self, number: usize) -> Result<&[u64], TableError> {
+    pub(super) fn name_page(&self, number: usize) -> Result<&[Bucket], TableError> {
         fill(&self.name_pages[number], || self.read_name_page(number)).map(|page| &**page)
     }
 
-    pub(super) fn read_name_page(&self, number: usize) -> Result<Box<[u64]>, TableError> {
+    pub(super) fn read_name_page(&self, number: usize) -> Result<Box<[Bucket]>, TableError> {
         let slots = self.footer.names.slots;
         let part = Part { len: slots * 8, crc: self.directory.name_page_crcs[number] };
         let bytes = self.source.read(NAMES, self.sections.name_page(number, slots), part)?;
-        Ok(bytes.as_chunks().0.iter().map(|slot| u64::from_le_bytes(*slot)).collect())
+        let slots: &[[u8; 8]] = bytes.as_chunks().0;
+        Ok(slots.as_chunks().0.iter().map(Bucket::new).collect())
     }
 
     /// The entries of a page of the object index.

@@ -4,7 +4,7 @@ use super::Table;
 use super::block::{Block, BlockHistory};
 use super::error::TableError;
 use super::layout::{EOS, FOOTER_LEN, Part, Place};
-use super::names::Probe;
+use super::names::{Bucket, Probe};
 use super::read::{oid_entries, oid_key};
 
 /// What the rows say should be in the indexes.
@@ -63,7 +63,7 @@ impl Table {
     fn verify_block(
         &self,
         number: usize,
-        pages: &[Box<[u64]>],
+        pages: &[Box<[Bucket]>],
         expected: &mut Expected,
     ) -> Result<(), TableError> {
         let block = self.read_block(number)?;
@@ -94,13 +94,10 @@ impl Table {
         place: Place,
     ) -> Result<(), TableError> {
         let row = place.row();
-        if !self.identity.covers(block.entry(row).seq) {
+        if !self.identity.covers(block.seq(row)) {
             return Err(self.wrong_row(place.0, "a sequence of the table's range"));
         }
-        let (oid, symref) = (block.oid(row).is_some(), block.symref(row).is_some());
-        let may_be_gone = !self.identity.is_lowest() || self.is_gone(place);
-        let must_be_gone = self.is_gone(place);
-        if oid && symref || must_be_gone && (oid || symref) || !(may_be_gone || oid || symref) {
+        if !self.may_hold(block.oid(row).is_some(), block.symref(row).is_some(), place) {
             return Err(self.wrong_row(place.0, "an object or a symbolic target, if it is live"));
         }
         let rising = history.rows(row).is_sorted_by(|a, b| a < b);
@@ -111,14 +108,20 @@ impl Table {
         }
     }
 
-    fn is_gone(&self, place: Place) -> bool {
-        place.block() >= self.footer.live_blocks()
+    /// Whether a row of its run may hold an object, a symbolic target, both or neither.
+    fn may_hold(&self, oid: bool, symref: bool, place: Place) -> bool {
+        let gone = place.block() >= self.footer.live_blocks();
+        match (oid, symref) {
+            (true, true) => false,
+            (false, false) => gone == self.identity.is_lowest(),
+            _ => !gone,
+        }
     }
 
     fn verify_name(
         &self,
         name: &[u8],
-        pages: &[Box<[u64]>],
+        pages: &[Box<[Bucket]>],
         place: Place,
     ) -> Result<(), TableError> {
         let hash = self.footer.names.hash(name);
@@ -130,8 +133,9 @@ impl Table {
     }
 
     /// Every row has been found by its name; there must be nothing else.
-    fn verify_names(&self, pages: &[Box<[u64]>]) -> Result<(), TableError> {
-        let used = pages.iter().flatten().filter(|slot| **slot != 0).count() as u64;
+    fn verify_names(&self, pages: &[Box<[Bucket]>]) -> Result<(), TableError> {
+        let slots = pages.iter().flatten().flat_map(Bucket::slots);
+        let used = slots.filter(|slot| **slot != 0).count() as u64;
         let rows = self.footer.live_rows + self.footer.gone_rows;
         if used == rows {
             return Ok(());

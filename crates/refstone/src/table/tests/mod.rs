@@ -164,6 +164,7 @@ fn an_empty_table_has_nothing() {
     TableWriter::create(&OsEnv, &file, identity.clone(), 0).unwrap().finish().unwrap();
     let table = Arc::new(Table::open(&OsEnv, &file).unwrap());
     assert_eq!(table.identity(), &identity);
+    assert_eq!((table.path(), table.bytes()), (&*file, file.metadata().unwrap().len()));
     assert_eq!(table.get(b"HEAD").unwrap(), None);
     assert!(table.holding(&oid(ObjectFormat::Sha1, 1)).unwrap().is_empty());
     assert_eq!(table.live_from(b"").unwrap().name(), None);
@@ -189,7 +190,7 @@ fn a_writer_refuses_what_is_no_table() {
     let refused = |result: Result<(), TableError>| matches!(result, Err(TableError::Input { .. }));
     assert!(refused(writer().push(b"refs/b", &good, &[])), "the same name again");
     assert!(refused(writer().push(b"refs/a", &good, &[])), "names that fall");
-    assert!(refused(writer().push(b"refs/\\xff", &good, &[])), "a backslash");
+    assert!(refused(writer().push(b"refs/c\\xff", &good, &[])), "a backslash");
     assert!(refused(writer().push(b"refs/c", &gone, &[])), "a deletion among live rows");
     assert!(refused(writer().push_gone(b"refs/c", &good, &[])), "a live row among deletions");
     assert!(refused(writer().push(b"refs/c", &entry(6, good.target.clone()), &[])), "too new");
