@@ -50,7 +50,7 @@ mod refusal;
 mod symref;
 
 // The state: tables and what is newer make a durable view; what is staged stands above it.
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code)]
 mod table;
 
 mod stack;
@@ -85,7 +85,7 @@ mod new_file;
 
 mod ranges;
 
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code)]
 mod sealed;
 
 mod digest;

@@ -23,11 +23,11 @@ use refstone_log::{Env, Seq, Timestamp};
 use super::checked::Checked;
 use super::columns::{self, AT, Form, NEW_OID, SEQ};
 use super::error::{Place, SealedError};
+use super::footer;
 use super::identity::{Identity, Pairs};
 use super::rows::{Rows, bytes_at};
-use super::scan::{Moves, MovesBack, Scan};
+use super::scan::{Moves, Scan};
 use super::sources::Sources;
-use super::{footer, names};
 use crate::oid::ObjectId;
 use crate::row::RefMove;
 
@@ -65,7 +65,6 @@ impl HistoryFile {
         let pairs = metadata.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
         let pairs = Pairs(pairs);
         let (identity, form) = Identity::from_pairs(&pairs).map_err(damaged)?;
-        check_name(path, &identity).map_err(damaged)?;
         let checked = Checked::new(file, path, start, pairs.find("blocks").map_err(damaged)?)?;
 
         let metadata = footer::with_pairs(metadata, None);
@@ -103,11 +102,6 @@ impl HistoryFile {
     /// The moves in these rows, oldest first. Rows behind the last one are none.
     pub(crate) fn moves(&self, rows: Range<u32>) -> Moves {
         Moves::new(self.scan(rows))
-    }
-
-    /// The moves in these rows, newest first.
-    pub(crate) fn moves_back(&self, rows: Range<u32>) -> MovesBack {
-        MovesBack::new(self.clone(), rows.start..rows.end.min(self.rows()))
     }
 
     /// These rows as they are stored, oldest first, some thousands at a time.
@@ -192,13 +186,6 @@ impl HistoryFile {
         // Aligned to pages, so that none is decoded twice.
         let end = rows.start + (row - rows.start + 1).next_multiple_of(most);
         row..end.min(rows.end)
-    }
-
-    /// The same for a scan that goes up, and has come down to before `end`.
-    pub(super) fn chunk_until(&self, end: u32, most: u32) -> Range<u32> {
-        let rows = &self.0.groups[self.group_of(end - 1)].rows;
-        let start = rows.start + (end - 1 - rows.start) / most * most;
-        start..end
     }
 
     fn group_of(&self, row: u32) -> usize {
@@ -333,16 +320,6 @@ impl HistoryFile {
 }
 
 /// A file that has a name of ours must be the one that the name tells.
-fn check_name(path: &Path, identity: &Identity) -> Result<(), String> {
-    match path.file_name().and_then(names::parse) {
-        Some((first, last)) if (first, last) != (identity.first, identity.last) => Err(format!(
-            "it holds the transactions {}-{}, which its name does not say",
-            identity.first, identity.last
-        )),
-        _ => Ok(()),
-    }
-}
-
 fn check_schema(metadata: &ParquetMetaData, identity: &Identity, form: Form) -> Result<(), String> {
     let metadata = Arc::new(metadata.clone());
     let found = ArrowReaderMetadata::try_new(metadata, reader_options())

@@ -29,6 +29,11 @@ const FORMAT: &str = "1";
 const KIND: &str = "history";
 
 impl Identity {
+    /// The first transaction that is there: a range may start with one that a repair lost.
+    pub(super) fn first_there(&self) -> Seq {
+        self.next(Seq::new(self.first.get().saturating_sub(1)))
+    }
+
     /// The sequence that follows `seq`, if none is missing but those that a repair lost.
     pub(super) fn next(&self, seq: Seq) -> Seq {
         let mut next = seq.next();

@@ -5,7 +5,7 @@
 //! was checked against a checksum before, so damage is an error and never another row.
 //!
 //! A [`HistoryWriter`] takes rows; a [`HistoryFile`] gives them back, one by one or as a
-//! [`Scan`]; [`merge`] makes one file of several; [`list`] says which files there are.
+//! [`scan`](HistoryFile::scan); [`merge`] makes one file of several.
 
 mod checked;
 
@@ -23,8 +23,6 @@ mod identity;
 
 mod merge;
 
-mod names;
-
 mod rows;
 
 mod scan;
@@ -40,9 +38,7 @@ pub(crate) use error::SealedError;
 pub(crate) use file::HistoryFile;
 pub(crate) use identity::Identity;
 pub(crate) use merge::merge;
-pub(crate) use names::{Listing, Named, list, path};
-pub(crate) use rows::{Rows, StoredRow};
-pub(crate) use scan::{Moves, MovesBack, Scan};
+pub(crate) use scan::Moves;
 pub(crate) use write::HistoryWriter;
 
 #[cfg(test)]

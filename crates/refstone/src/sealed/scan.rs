@@ -11,9 +11,6 @@ use crate::row::RefMove;
 /// Rows decoded at once.
 const CHUNK: u32 = 8192;
 
-/// The same going up: who asks for the newest moves mostly wants few.
-const CHUNK_BACK: u32 = 1024;
-
 /// Rows as they are stored, oldest first, in chunks.
 #[derive(Debug)]
 pub(crate) struct Scan {
@@ -85,52 +82,5 @@ impl Iterator for Moves {
                 Err(error) => return Some(Err(error)),
             }
         }
-    }
-}
-
-/// Moves, newest first.
-#[derive(Debug)]
-pub(crate) struct MovesBack {
-    file: HistoryFile,
-    left: Range<u32>,
-    /// Decoded, oldest first, and how many of the last ones' rows are left.
-    decoded: Vec<Rows>,
-    rows_left: usize,
-}
-
-impl MovesBack {
-    pub(super) fn new(file: HistoryFile, left: Range<u32>) -> MovesBack {
-        MovesBack { file, left, decoded: Vec::new(), rows_left: 0 }
-    }
-
-    fn decode(&mut self) -> Result<(), SealedError> {
-        let chunk = self.file.chunk_until(self.left.end, CHUNK_BACK);
-        let chunk = chunk.start.max(self.left.start)..chunk.end;
-        self.decoded = self.file.rows_in(chunk.clone(), &mut Sources::default())?;
-        self.rows_left = self.decoded.last().map_or(0, Rows::len);
-        self.left.end = chunk.start;
-        Ok(())
-    }
-}
-
-impl Iterator for MovesBack {
-    type Item = Result<RefMove, SealedError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.rows_left == 0 {
-            self.decoded.pop();
-            if let Some(rows) = self.decoded.last() {
-                self.rows_left = rows.len();
-            } else if self.left.is_empty() {
-                return None;
-            } else if let Err(error) = self.decode() {
-                self.left = 0..0;
-                return Some(Err(error));
-            }
-        }
-        self.rows_left -= 1;
-        let rows = self.decoded.last()?;
-        let moved = rows.row(self.rows_left).ref_move();
-        Some(self.file.told(rows.number(self.rows_left), moved))
     }
 }

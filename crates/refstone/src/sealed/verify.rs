@@ -38,8 +38,11 @@ impl Order<'_> {
     fn check(&mut self, row: &StoredRow<'_>) -> Result<(), String> {
         let identity = self.file.identity();
         match self.reached {
-            None if row.seq == identity.first => {}
-            None => return Err(format!("transaction {}, expected {}", row.seq, identity.first)),
+            None if row.seq == identity.first_there() => {}
+            None => {
+                let expected = identity.first_there();
+                return Err(format!("transaction {}, expected {expected}", row.seq));
+            }
             // The rows of a transaction share its time.
             Some((seq, at)) if row.seq == seq && row.at == at => {}
             Some((seq, at)) if row.seq == identity.next(seq) && row.at >= at => {}

@@ -131,7 +131,7 @@ fn the_refs_of_any_moment_are_read_back() {
         assert_eq!((found, view.seq()), (expected, seq));
     }
     for moved in moves.iter().step_by(7) {
-        let newest = moves.iter().filter(|other| other.at <= moved.at).next_back().unwrap();
+        let newest = moves.iter().rfind(|other| other.at <= moved.at).unwrap();
         let view = read_view_at(&scratch.dir(), At::Time(moved.at)).unwrap();
         assert_eq!(view.seq(), newest.seq);
     }
@@ -264,4 +264,30 @@ fn a_store_compacts_itself() {
     }
     assert!(scratch.store.maintenance().sealed_seq() >= Seq::new(8192));
     assert_eq!(moves(&scratch).len(), 9001);
+}
+
+// Breaks: believing the name of a file.
+#[test]
+fn files_under_the_name_of_another_range_are_refused_or_made_anew() {
+    let scratch = Scratch::new();
+    fill(&scratch, 0, 10);
+    compact(&scratch);
+    let (refs, dir) = (scratch.refs(), scratch.dir());
+    let sealed = scratch.store.maintenance().sealed_seq();
+    let older = Scratch::new();
+    fill(&older, 0, 10);
+    compact(&older);
+    scratch.store.close().unwrap();
+    for (shelf, extension, made_anew) in [("tables", "arrow", true), ("history", "parquet", false)]
+    {
+        let name = format!("1-{sealed}.{extension}");
+        std::fs::copy(older.dir().join(shelf).join(&name), dir.join(shelf).join(&name)).unwrap();
+        let store = RefStore::open(&dir).unwrap();
+        assert_eq!(listing(&store.view()), refs, "{shelf}");
+        store.close().unwrap();
+        // A table of another log is made anew from history; history is not made of anything.
+        let told = history(&dir, None);
+        assert_eq!(told.is_ok(), made_anew, "{shelf}");
+        assert!(told.is_ok() || told.unwrap_err().kind() == refstone::ErrorKind::Corrupt);
+    }
 }

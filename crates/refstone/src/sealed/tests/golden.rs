@@ -10,7 +10,8 @@ use refstone_log::{
 use super::support::{FORMS, Pushes, row, write};
 use crate::RefName;
 use crate::row::RefMove;
-use crate::sealed::{Form, HistoryFile, HistoryWriter, Identity, StoredRow};
+use crate::sealed::rows::StoredRow;
+use crate::sealed::{Form, HistoryFile, HistoryWriter, Identity};
 
 /// Set to rewrite the golden files; a released one must never change.
 const BLESS: &str = "REFSTONE_BLESS";

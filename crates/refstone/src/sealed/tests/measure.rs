@@ -62,8 +62,6 @@ fn all_of(rows: usize) {
             file.scan(0..file.rows()).map(|rows| rows.unwrap().len()).sum::<usize>()
         });
         timed("moves", rows, || file.moves(0..file.rows()).map(Result::unwrap).count());
-        timed("moves back", rows, || file.moves_back(0..file.rows()).map(Result::unwrap).count());
-        timed("newest 20", 20, || file.moves_back(0..file.rows()).take(20).count());
         timed("verify", rows, || file.verify().unwrap());
         let numbers = scattered(200, file.rows());
         for _ in 0..2 {

@@ -95,9 +95,11 @@ fn a_recorded_gap_joins_and_stays_recorded() {
     let mut moves: Vec<_> = Pushes::new(2, 3).take(9).collect();
     moves.retain(|moved| !(4..=5).contains(&moved.seq.get()));
     let gaps = vec![(Seq::new(4), Seq::new(5))];
-    let newer = Identity { gaps: gaps.clone(), ..identity(&moves[3..], ObjectFormat::Sha1) };
+    // Its range starts with what was lost, so that ranges join whatever is missing in them.
+    let range = identity(&moves[3..], ObjectFormat::Sha1);
+    let newer = Identity { first: Seq::new(4), gaps: gaps.clone(), ..range };
     let older = write(dir.path(), &moves[..3], Form::Derived);
-    let path = dir.path().join("6-9.parquet");
+    let path = dir.path().join("4-9.parquet");
     let newer = write_as(&path, &moves[3..], Form::Derived, &newer).unwrap();
     let file = merged(&[older, newer], Form::Derived).unwrap();
     assert_eq!(file.identity().gaps, gaps);

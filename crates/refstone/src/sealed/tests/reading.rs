@@ -39,18 +39,13 @@ fn slice(rows: Range<u32>) -> &'static [RefMove] {
     &large().moves[rows.start as usize..rows.end as usize]
 }
 
-// Breaks: sources of derived ids looked for in the chunk alone; a chunk read upwards that starts a
-// page late.
+// Breaks: sources of derived ids looked for in the chunk alone.
 #[test]
-fn any_range_is_read_in_both_directions() {
+fn any_range_is_read() {
     for range in [0..ROWS, 0..1, 65_535..65_537, 65_536..ROWS, 8191..8193, 1023..3000, 9..9] {
         for file in &large().files {
             let found: Vec<_> = file.moves(range.clone()).map(Result::unwrap).collect();
             assert_eq!(found, slice(range.clone()), "{range:?}");
-            if range.len() < 20_000 {
-                let back = file.moves_back(range.clone()).map(Result::unwrap);
-                assert!(back.eq(slice(range.clone()).iter().rev().cloned()), "{range:?}");
-            }
         }
     }
 }
@@ -59,7 +54,6 @@ fn any_range_is_read_in_both_directions() {
 fn a_range_ends_with_the_file() {
     let file = &large().files[0];
     assert_eq!(file.moves(ROWS - 2..ROWS + 5).count(), 2);
-    assert_eq!(file.moves_back(ROWS - 2..ROWS + 5).count(), 2);
     assert_eq!(file.moves(ROWS..ROWS + 5).count(), 0);
 }
 

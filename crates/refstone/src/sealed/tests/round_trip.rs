@@ -18,9 +18,6 @@ proptest! {
             let file = write(dir.path(), &moves, form);
             prop_assert_eq!(file.form(), form);
             prop_assert_eq!(&read(&file), &moves);
-            let mut back: Vec<_> = file.moves_back(0..file.rows()).map(Result::unwrap).collect();
-            back.reverse();
-            prop_assert_eq!(&back, &moves);
             file.verify().unwrap();
         }
     }

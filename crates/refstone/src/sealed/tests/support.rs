@@ -72,7 +72,7 @@ pub(super) fn write_of(
     form: Form,
 ) -> HistoryFile {
     let identity = identity(moves, objects);
-    let path = crate::sealed::path(dir, identity.first, identity.last);
+    let path = dir.join(format!("{}-{}.parquet", identity.first, identity.last));
     write_as(&path, moves, form, &identity).unwrap()
 }
 
