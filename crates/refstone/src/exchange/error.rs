@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use refstone_log::{AppendError, CommitError, ErrorKind};
 
-use crate::error::OpenError;
+use crate::error::{OpenError, ReadError};
 use crate::name::{NameError, RefName};
 
 /// Why refs did not come in, or did not go out.
@@ -75,6 +75,9 @@ pub enum ExchangeError {
     /// The store cannot be created or read.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// A ref of the store cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The log does not take a move.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -100,6 +103,7 @@ impl ExchangeError {
             },
             ExchangeError::Git { .. } | ExchangeError::Interrupted => ErrorKind::Io,
             ExchangeError::Store(error) => error.kind(),
+            ExchangeError::Read(error) => error.kind(),
             ExchangeError::Append(error) => error.kind(),
             ExchangeError::Commit(error) => error.kind(),
             _ => ErrorKind::Invalid,

@@ -166,10 +166,8 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, ExchangeError> {
 
 /// What a file holds; `None` if it is gone. Old git made symbolic refs that are links.
 fn content(path: &Path) -> Result<Option<Vec<u8>>, ExchangeError> {
-    if let Ok(target) = fs::read_link(path) {
-        if target.starts_with("refs") {
-            return Ok(Some([b"ref: ", target.as_os_str().as_bytes(), b"\n"].concat()));
-        }
+    if let Some(target) = fs::read_link(path).ok().filter(|target| target.starts_with("refs")) {
+        return Ok(Some([b"ref: ", target.as_os_str().as_bytes(), b"\n"].concat()));
     }
     match fs::read(path) {
         Ok(content) => Ok(Some(content)),

@@ -67,7 +67,7 @@ pub fn import_refs(
     dir: &Path,
     mut tell: Tell<'_>,
 ) -> Result<Imported, ExchangeError> {
-    check_state(refs.refs.iter().map(|(name, target)| (name, target)), refs.object_format)?;
+    check_state(refs.refs.iter(), refs.object_format)?;
     let head = refs.refs.get(&RefName::head());
     let head = head.and_then(Target::symbolic).cloned();
     let head = head.unwrap_or_else(|| CreateOptions::default().head);

@@ -11,16 +11,17 @@ use bstr::ByteSlice;
 use refstone_log::{Env, OsEnv};
 
 use super::{ExchangeError, git};
+use crate::error::ReadError;
 use crate::name::RefName;
 use crate::new_file::NewFile;
 use crate::oid::ObjectId;
-use crate::view::View;
+use crate::view::{ResolveError, View};
 
 /// A ref that resolves to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProjectedRef<'a> {
+pub struct ProjectedRef {
     /// The ref.
-    pub name: &'a RefName,
+    pub name: RefName,
     /// The object it comes to.
     pub oid: ObjectId,
     /// The ref a symbolic one ends at.
@@ -38,9 +39,9 @@ pub struct ProjectedRef<'a> {
 /// # Errors
 ///
 /// As the operating system says.
-pub fn write_projected<'a>(
+pub fn write_projected(
     packed: impl Write,
-    refs: impl Iterator<Item = ProjectedRef<'a>>,
+    refs: impl Iterator<Item = io::Result<ProjectedRef>>,
     peeled: Option<&HashMap<ObjectId, ObjectId>>,
     symref: &mut dyn FnMut(&RefName, &RefName) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -50,9 +51,10 @@ pub fn write_projected<'a>(
         None => b"# pack-refs with: sorted \n",
     })?;
     for listed in refs {
+        let listed = listed?;
         match &listed.symref_target {
             None => write_packed(&mut packed, &listed, peeled)?,
-            Some(target) => match symref(listed.name, target) {
+            Some(target) => match symref(&listed.name, target) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {}
                 other => other?,
             },
@@ -63,7 +65,7 @@ pub fn write_projected<'a>(
 
 fn write_packed(
     out: &mut impl Write,
-    listed: &ProjectedRef<'_>,
+    listed: &ProjectedRef,
     peeled: Option<&HashMap<ObjectId, ObjectId>>,
 ) -> io::Result<()> {
     write!(out, "{} ", listed.oid)?;
@@ -75,14 +77,18 @@ fn write_packed(
 }
 
 /// The content of the file `HEAD`. One that cannot be resolved leads to a name that is not legal.
-#[must_use]
-pub fn head_file(view: &View) -> Vec<u8> {
+///
+/// # Errors
+///
+/// If a ref of the view cannot be read.
+pub fn head_file(view: &View) -> Result<Vec<u8>, ReadError> {
     let head = RefName::head();
-    match view.resolve(&head) {
+    Ok(match view.resolve(&head) {
         Ok(end) if end.name != head => [b"ref: ", end.name.as_bytes(), b"\n"].concat(),
         Ok(end) => end.oid.map_or_else(|| BROKEN_HEAD.to_vec(), |id| format!("{id}\n").into()),
+        Err(ResolveError::Read(error)) => return Err(error),
         Err(_) => BROKEN_HEAD.to_vec(),
-    }
+    })
 }
 
 const BROKEN_HEAD: &[u8] = b"ref: refs/heads/.invalid\n";
@@ -94,43 +100,59 @@ const BROKEN_HEAD: &[u8] = b"ref: refs/heads/.invalid\n";
 /// all at once; who reads meanwhile finds the old refs or the new. What is below `refs/` and is no
 /// symbolic ref of the view is removed, being of an earlier run. Several runs wait for each other.
 ///
+/// Returns how many refs were written, `HEAD` not counted.
+///
 /// # Errors
 ///
 /// If a file cannot be written.
-pub fn project(repository: &Path, view: &View) -> Result<(), ExchangeError> {
+pub fn project(repository: &Path, view: &View) -> Result<usize, ExchangeError> {
     let refs = repository.join("refs");
     fs::create_dir_all(&refs).map_err(ExchangeError::io(&refs, "create it"))?;
     let lock = File::open(&refs).and_then(|refs| refs.lock().map(|()| refs));
     let _lock = lock.map_err(ExchangeError::io(&refs, "lock it"))?;
-    let listed: Vec<_> = listed(view).collect();
+    let listed: Vec<_> = listed(view)?;
+    let head = head_file(view)?;
+    let count = listed.len();
     let peeled = peeled(repository, &listed)?;
     let mut symrefs = Vec::new();
     let packed = repository.join("packed-refs");
     replace(&packed, |file| {
-        write_projected(file, listed.into_iter(), peeled.as_ref(), &mut |name, target| {
+        write_projected(file, listed.into_iter().map(Ok), peeled.as_ref(), &mut |name, target| {
             symrefs.push((name.clone(), target.clone()));
             Ok(())
         })
     })?;
     let written = write_symrefs(repository, &symrefs)?;
-    replace(&repository.join("HEAD"), |file| file.write_all(&head_file(view)))?;
+    replace(&repository.join("HEAD"), |file| file.write_all(&head))?;
     remove_others(&refs, &written)?;
-    OsEnv.sync_dir(repository).map_err(ExchangeError::io(repository, "sync it"))
+    OsEnv.sync_dir(repository).map_err(ExchangeError::io(repository, "sync it"))?;
+    Ok(count)
 }
 
-fn listed(view: &View) -> impl Iterator<Item = ProjectedRef<'_>> {
-    view.iter_prefix(b"refs/").filter_map(|(name, target)| match target.object() {
-        Some(oid) => Some(ProjectedRef { name, oid, symref_target: None }),
-        None => {
-            let end = view.resolve(name).ok()?;
-            Some(ProjectedRef { name, oid: end.oid?, symref_target: Some(end.name) })
+/// Symbolic refs that lead nowhere are left out, as git does.
+fn listed(view: &View) -> Result<Vec<ProjectedRef>, ReadError> {
+    let mut listed = Vec::new();
+    for item in view.iter_prefix(b"refs/") {
+        let (name, target) = item?;
+        if let Some(oid) = target.object() {
+            listed.push(ProjectedRef { name, oid, symref_target: None });
+            continue;
         }
-    })
+        match view.resolve(&name) {
+            Ok(end) => listed.extend(end.oid.map(|oid| {
+                let symref_target = Some(end.name);
+                ProjectedRef { name, oid, symref_target }
+            })),
+            Err(ResolveError::Read(error)) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(listed)
 }
 
 fn peeled(
     repository: &Path,
-    listed: &[ProjectedRef<'_>],
+    listed: &[ProjectedRef],
 ) -> Result<Option<HashMap<ObjectId, ObjectId>>, ExchangeError> {
     let oids: BTreeSet<ObjectId> = listed.iter().map(|listed| listed.oid).collect();
     let oids: Vec<ObjectId> = oids.into_iter().collect();

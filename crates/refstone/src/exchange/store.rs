@@ -12,7 +12,8 @@ use super::{ExchangeError, GitRefs, IMPORT_ACTOR, ReflogEntry, Steps, Tell};
 use crate::error::OpenError;
 use crate::name::RefName;
 use crate::oid::ObjectId;
-use crate::read::{history, read_view};
+use crate::history::history;
+use crate::read::read_view;
 use crate::row::RefMove;
 
 pub(super) fn read(dir: &Path, mut tell: Tell<'_>) -> Result<GitRefs, ExchangeError> {
@@ -20,9 +21,10 @@ pub(super) fn read(dir: &Path, mut tell: Tell<'_>) -> Result<GitRefs, ExchangeEr
     let view = read_view(dir)?;
     let mut steps = Steps::new("reading", None, &mut tell);
     let mut found = GitRefs::new(format);
-    for (name, target) in view.iter_prefix(b"") {
+    for item in view.iter_prefix(b"") {
         steps.step()?;
-        found.refs.insert(name.clone(), target.clone());
+        let (name, target) = item?;
+        found.refs.insert(name, target);
     }
     let mut logs = Reflogs { format, entries: BTreeMap::new(), without_ref: BTreeSet::new() };
     for moved in history(dir, None)? {

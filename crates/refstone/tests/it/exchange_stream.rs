@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -126,10 +127,10 @@ fn check_rows(dir: &Path) {
 #[test]
 fn moves_come_in_at_both_alignments_and_mixed() {
     let [first, second] = [batch(&ROWS[..2]), batch(&ROWS[2..])];
-    let (narrow, narrow_start) = frames(&[first.clone()], 8);
-    let (wide, wide_start) = frames(&[first.clone()], 64);
+    let (narrow, narrow_start) = frames(from_ref(&first), 8);
+    let (wide, wide_start) = frames(from_ref(&first), 64);
     assert!(wide.len() - wide_start > narrow.len() - narrow_start, "a frame of 64 is larger");
-    let (tail, tail_start) = frames(&[second.clone()], 64);
+    let (tail, tail_start) = frames(from_ref(&second), 64);
     let both = [first, second];
     let mixed = [&narrow[..], &tail[tail_start..]].concat();
     for stream in [stream(&both, 8), stream(&both, 64), mixed] {

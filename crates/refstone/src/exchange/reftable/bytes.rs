@@ -56,7 +56,7 @@ impl<'a> Cursor<'a> {
             if byte & 0x80 == 0 {
                 return Ok(number);
             }
-            number = number + 1;
+            number += 1;
             if number > u64::MAX >> 8 {
                 return Err(self.problem("a number is too large"));
             }

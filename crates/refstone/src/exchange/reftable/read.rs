@@ -244,8 +244,8 @@ impl<'a> Blocks<'a> {
         }
         let (old, new) = (self.id(cursor)?, self.id(cursor)?);
         let (name, email) = (cursor.counted()?.as_bstr(), cursor.counted()?.as_bstr());
-        let (time, zone) = (cursor.varint()?, cursor.number(2)?);
-        let zone = i16::from_be_bytes([(zone >> 8) as u8, zone as u8]);
+        let (time, zone) = (cursor.varint()?, cursor.take(2)?);
+        let zone = zone.iter().fold(0i16, |zone, &byte| zone << 8 | i16::from(byte));
         let message = cursor.counted()?;
         let message = message.strip_suffix(b"\n").unwrap_or(message);
         let identity = Identity { name, email, time, zone, len: 0 }.raw();
