@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use refstone::exchange::{ExchangeError, ParquetMoves, Progress};
-use refstone::{ObjectFormat, ObjectId, OsEnv, RefMove, history};
+use refstone::{ObjectFormat, ObjectId, OsEnv, RefMove, Seq, history_after};
 use refstone_log::LogReader;
 use tempfile::NamedTempFile;
 
@@ -30,6 +30,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// The newest sequence that is of no interest, so that what is sealed need not be read.
+    fn after(self) -> Seq {
+        Seq::new(self.from.unwrap_or(0).saturating_sub(1))
+    }
+
     fn holds(&self, seq: u64) -> bool {
         self.from.is_none_or(|from| from <= seq) && !self.is_before(seq)
     }
@@ -86,7 +91,7 @@ fn write_moves<W: Write + Send>(
 ) -> Result<W, Failure> {
     let objects = LogReader::open(&OsEnv, dir)?.object_format();
     let mut sink = Sink::start(out, format, objects).map_err(|error| cannot_write(&error))?;
-    for (done, moved) in (0..).zip(history(dir, None)?) {
+    for (done, moved) in (0..).zip(history_after(dir, span.after(), None)?) {
         let moved = moved?;
         if span.is_before(moved.seq.get()) {
             break;

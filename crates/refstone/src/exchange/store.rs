@@ -10,9 +10,9 @@ use super::import::EMPTY_REFLOG;
 use super::reflog::Identity;
 use super::{ExchangeError, GitRefs, IMPORT_ACTOR, ReflogEntry, Steps, Tell};
 use crate::error::OpenError;
+use crate::history::history;
 use crate::name::RefName;
 use crate::oid::ObjectId;
-use crate::history::history;
 use crate::read::read_view;
 use crate::row::RefMove;
 

@@ -118,9 +118,9 @@ fn check_rows(dir: &Path) {
     let view = read_view(dir).unwrap();
     let main = RefName::new("refs/heads/main").unwrap();
     assert_eq!(view.resolve(&RefName::head()).unwrap().name, main);
-    let held = view.get(&main).cloned();
+    let held = view.get(&main).unwrap();
     assert_eq!(held, Some(Target::Object(ObjectId::from_bytes(&id(2)).unwrap())));
-    assert_eq!(view.get(&RefName::new("refs/heads/x").unwrap()), None);
+    assert_eq!(view.get(&RefName::new("refs/heads/x").unwrap()).unwrap(), None);
 }
 
 // Breaks: taking a row's position for that of its batch; forgetting where HEAD pointed before.
