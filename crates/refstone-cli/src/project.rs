@@ -15,7 +15,7 @@ use crate::text;
 /// Write the references where git and its libraries look for them
 ///
 /// Writes packed-refs, HEAD and symbolic references into the directory of the repository, so that
-/// `git log`, a clone of the path, libgit2 or a backup tool find them there. They are as fresh as
+/// `git log`, a clone of the path or libgit2 find them there. They are as fresh as
 /// the last run of this command: nothing keeps them up to date, so run it after pushes, or from a
 /// timer. They are for reading: git refuses to move a reference here.
 ///

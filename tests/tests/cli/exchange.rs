@@ -13,7 +13,7 @@ use crate::command::{Repo, Run, refstone, run};
 use crate::git::{self, Work};
 
 fn arguments<'a>(words: &'a [&'a str], paths: &'a [&'a Path]) -> Vec<&'a std::ffi::OsStr> {
-    let words = words.iter().map(|word| word.as_ref());
+    let words = words.iter().map(AsRef::as_ref);
     words.chain(paths.iter().map(|path| path.as_os_str())).collect()
 }
 
@@ -136,7 +136,7 @@ fn an_import_that_is_interrupted_or_killed_leaves_nothing_and_runs_again() {
     }
     let told = import(work.path(), &repo, &["--json"]);
     assert_eq!(told.json()[0]["moves"], 60_002);
-    assert_eq!(entries(scratch.path()), [repo.clone()]);
+    assert_eq!(entries(scratch.path()), std::slice::from_ref(&repo));
     let verified = run(arguments(&["verify", "--json"], &[&repo]));
     assert_eq!(verified.json()[0]["rows"], 60_003);
     let listed = run(arguments(&["refs"], &[&repo]));
