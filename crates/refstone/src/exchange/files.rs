@@ -2,14 +2,17 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 use refstone_log::ObjectFormat;
 
-use super::{ExchangeError, GitRefs, GitRepository, ReflogEntry, Steps, Tell};
+use super::{
+    ExchangeError, GitRefs, GitRepository, ProjectedRef, ReflogEntry, Steps, Tell, projection,
+    write_projected,
+};
 use crate::edit::Target;
 use crate::name::RefName;
 use crate::oid::ObjectId;
@@ -187,26 +190,18 @@ fn loose_target(content: &[u8], format: ObjectFormat) -> Option<Target> {
 
 pub(super) fn write(refs: &GitRefs, dir: &Path, mut tell: Tell<'_>) -> Result<(), ExchangeError> {
     let mut steps = Steps::new("writing", Some(refs.steps()), &mut tell);
-    let packed = dir.join("packed-refs");
-    let mut out =
-        BufWriter::new(File::create(&packed).map_err(ExchangeError::io(&packed, "create it"))?);
-    // Peeled values would need the objects; without the word for them git looks itself.
-    let mut line = |line: &[u8]| out.write_all(line);
-    line(b"# pack-refs with: sorted \n").map_err(ExchangeError::io(&packed, "write it"))?;
-    for (name, target) in &refs.refs {
+    let (packed, loose): (Vec<_>, Vec<_>) =
+        refs.refs.iter().partition(|(name, target)| name.is_below_refs() && is_object(target));
+    write_packed(&packed, dir, &mut steps)?;
+    for (name, target) in loose {
         steps.step()?;
         match target {
-            Target::Object(id) if name.is_below_refs() => {
-                let text = [format!("{id} ").as_bytes(), name.as_bytes(), b"\n"].concat();
-                line(&text).map_err(ExchangeError::io(&packed, "write it"))?;
-            }
             Target::Object(id) => write_file(dir, name, format!("{id}\n").as_bytes())?,
             Target::Symbolic(to) => {
                 write_file(dir, name, &[b"ref: ", to.as_bytes(), b"\n"].concat())?;
             }
         }
     }
-    out.flush().map_err(ExchangeError::io(&packed, "write it"))?;
     for (name, entries) in &refs.reflogs {
         let mut lines = Vec::new();
         for entry in entries {
@@ -218,8 +213,31 @@ pub(super) fn write(refs: &GitRefs, dir: &Path, mut tell: Tell<'_>) -> Result<()
     steps.tell()
 }
 
+fn is_object(target: &Target) -> bool {
+    target.object().is_some()
+}
+
+fn write_packed(
+    refs: &[(&RefName, &Target)],
+    dir: &Path,
+    steps: &mut Steps<'_, '_>,
+) -> Result<(), ExchangeError> {
+    let objects = refs.iter().filter_map(|(name, target)| Some((*name, target.object()?)));
+    let mut packed = Vec::new();
+    for (name, oid) in objects {
+        steps.step()?;
+        packed.push(ProjectedRef { name: name.clone(), oid, symref_target: None });
+    }
+    let peeled = projection::peeled(dir, &packed)?;
+    let path = dir.join("packed-refs");
+    let file = File::create(&path).map_err(ExchangeError::io(&path, "create it"))?;
+    let refs = packed.into_iter().map(Ok);
+    write_projected(file, refs, peeled.as_ref(), &mut |_, _| Ok(()))
+        .map_err(ExchangeError::io(&path, "write it"))
+}
+
 /// Writes a file that is called as the ref is.
-pub(super) fn write_file(top: &Path, name: &RefName, content: &[u8]) -> Result<(), ExchangeError> {
+fn write_file(top: &Path, name: &RefName, content: &[u8]) -> Result<(), ExchangeError> {
     let path = top.join(OsStr::from_bytes(name.as_bytes()));
     let directory = path.parent().unwrap_or(top);
     fs::create_dir_all(directory).map_err(ExchangeError::io(directory, "create it"))?;

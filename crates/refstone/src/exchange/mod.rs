@@ -111,7 +111,7 @@ impl GitRefs {
 
     /// Writes the refs and reflogs into an empty bare repository, over the `HEAD` it has.
     ///
-    /// No object is looked at: git finds those it needs in the repository or its alternates.
+    /// Objects may be missing; if all are there, or in alternates, the tags among them are peeled.
     ///
     /// # Errors
     ///

@@ -150,7 +150,8 @@ fn listed(view: &View) -> Result<Vec<ProjectedRef>, ReadError> {
     Ok(listed)
 }
 
-fn peeled(
+/// The annotated tags among the objects of refs; `None` if some object is not there.
+pub(super) fn peeled(
     repository: &Path,
     listed: &[ProjectedRef],
 ) -> Result<Option<HashMap<ObjectId, ObjectId>>, ExchangeError> {
