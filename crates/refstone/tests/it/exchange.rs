@@ -233,6 +233,21 @@ fn git_goes_on_in_what_was_exported() {
     }
 }
 
+// Breaks: writing the whole message (git's compaction then refuses the table).
+#[test]
+fn a_message_that_is_too_long_for_a_reftable_is_cut_where_git_cuts_it() {
+    let source = Source::new(RefFormat::Files, ObjectFormat::Sha1);
+    let long = "m".repeat(10_000);
+    git_ok(&source.dir(), &["update-ref", "-m", &long, "refs/heads/loose", "HEAD~1"]);
+    source.import();
+    let target = source.export(RefFormat::Reftable);
+    git_ok(&target, &["update-ref", "-m", &long, "refs/heads/loose", "HEAD"]);
+    let log = git_ok(&target, &["reflog", "show", "--format=%gs", "refs/heads/loose"]);
+    let messages: Vec<&str> = log.lines().take(2).collect();
+    assert_eq!(messages[0].len(), messages[1].len());
+    assert_eq!(messages[0].len(), 2048);
+}
+
 #[test]
 fn the_source_is_not_changed() {
     let source = Source::new(RefFormat::Files, ObjectFormat::Sha1);

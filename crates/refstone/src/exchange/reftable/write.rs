@@ -19,6 +19,9 @@ use crate::oid::ObjectId;
 /// Room for the longest name and its target in one block. Git's own size comes with its compaction.
 const BLOCK_SIZE: usize = 64 << 10;
 
+/// Git cuts a message here when it writes one, so that an entry fits a block of its size.
+const MESSAGE_LEN_MAX: usize = 2048;
+
 /// A record starts without its predecessor's key this often.
 const RESTART_EVERY: usize = 16;
 
@@ -145,7 +148,10 @@ fn log_value(entry: Option<&ReflogEntry>, format: ObjectFormat) -> Vec<u8> {
     value.extend_from_slice(&zone.to_be_bytes());
     // Git ends every message with a newline, and has none where nothing was said.
     match entry.and_then(|entry| entry.message.as_ref()).filter(|message| !message.is_empty()) {
-        Some(message) => put_counted(&mut value, &[message.as_slice(), b"\n"].concat()),
+        Some(message) => {
+            let message = &message[..message.len().min(MESSAGE_LEN_MAX)];
+            put_counted(&mut value, &[message, b"\n"].concat());
+        }
         None => put_counted(&mut value, b""),
     }
     value
