@@ -4,7 +4,9 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
+use refstone::exchange::ExchangeError;
 use refstone::{AppendError, CommitError, ErrorKind, OpenError, ReadError, TransactionError};
+use refstone_server::InitError;
 
 use crate::text;
 
@@ -202,6 +204,34 @@ impl From<ReadError> for Failure {
 impl From<TransactionError> for Failure {
     fn from(error: TransactionError) -> Failure {
         Failure::of_kind(error.kind(), error.to_string())
+    }
+}
+
+impl From<ExchangeError> for Failure {
+    fn from(error: ExchangeError) -> Failure {
+        let text = chain(&error);
+        match error {
+            ExchangeError::Interrupted => {
+                Failure::environment("interrupted; nothing was made, and it can be run again")
+            }
+            _ => Failure::of_kind(error.kind(), text),
+        }
+    }
+}
+
+impl From<InitError> for Failure {
+    fn from(error: InitError) -> Failure {
+        let text = chain(&error);
+        match &error {
+            InitError::AlreadyExists { .. } => {
+                Failure::refused(text).with_hint("`refstone refs` lists what it holds")
+            }
+            InitError::Occupied { .. } => Failure::refused(text),
+            InitError::NoName { .. } => Failure::usage(text),
+            InitError::Log { source, .. } => Failure::of_kind(source.kind(), text),
+            InitError::Io { source, .. } => Failure::of_io(source, text),
+            _ => Failure::environment(text),
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use refstone::{ObjectFormat, RefName};
-use refstone_server::{InitError, InitOptions, init_repository};
+use refstone_server::{InitOptions, init_repository};
 use serde::Serialize;
 
-use crate::exit::{self, CODES, Failure};
+use crate::exit::{CODES, Failure};
 use crate::output::Output;
 use crate::text;
 
@@ -47,7 +47,7 @@ impl Init {
             object_format: self.object_format,
             initial_branch: branch(&self.initial_branch)?,
         };
-        init_repository(&self.repo, &options).map_err(|error| explain(&error))?;
+        init_repository(&self.repo, &options)?;
         self.say(&options)
     }
 
@@ -74,20 +74,6 @@ fn branch(name: &str) -> Result<RefName, Failure> {
         return Err(Failure::usage(text).with_hint("leave out refs/heads/"));
     }
     RefName::new(format!("refs/heads/{name}")).map_err(|error| Failure::usage(error.to_string()))
-}
-
-fn explain(error: &InitError) -> Failure {
-    let text = exit::chain(error);
-    match error {
-        InitError::AlreadyExists { .. } => {
-            Failure::refused(text).with_hint("`refstone refs` lists what it holds")
-        }
-        InitError::Occupied { .. } => Failure::refused(text),
-        InitError::NoName { .. } => Failure::usage(text),
-        InitError::Log { source, .. } => Failure::of_kind(source.kind(), text),
-        InitError::Io { source, .. } => Failure::of_io(source, text),
-        _ => Failure::environment(text),
-    }
 }
 
 #[cfg(test)]

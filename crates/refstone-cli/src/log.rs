@@ -141,7 +141,7 @@ fn object(id: Option<ObjectId>) -> String {
 /// RFC 3339, UTC, always with six digits: equal widths sort as text.
 ///
 /// The log holds any 64-bit number; what lies outside the years of the calendar is shown as one.
-fn time(at: Timestamp) -> String {
+pub(crate) fn time(at: Timestamp) -> String {
     match jiff::Timestamp::from_microsecond(at.as_micros()) {
         Ok(time) => format!("{time:.6}"),
         Err(_) => format!("{}us", at.as_micros()),
@@ -149,7 +149,7 @@ fn time(at: Timestamp) -> String {
 }
 
 #[derive(Serialize)]
-struct JsonLine {
+pub(crate) struct JsonLine {
     seq: u64,
     at: String,
     actor: String,
@@ -169,7 +169,7 @@ struct JsonLine {
 }
 
 impl JsonLine {
-    fn of(moved: &RefMove) -> JsonLine {
+    pub(crate) fn of(moved: &RefMove) -> JsonLine {
         let symref = moved.symref.as_ref().map(RefName::as_bytes);
         let message = moved.message.as_ref().map(|message| message.as_slice());
         JsonLine {

@@ -1,10 +1,17 @@
 //! The `refstone` command. Each subcommand is a module; `output` prints, `exit` sorts failures into
-//! exit codes, `repo` finds the log and makes it fit to be read, `text` makes bytes readable.
+//! exit codes, `repo` finds the log and makes it fit to be read, `text` makes bytes readable,
+//! `meter` tells how far something is, and `interrupt` stops it.
 
 mod exit;
+mod export;
+mod export_history;
+mod import;
 mod init;
+mod interrupt;
 mod log;
+mod meter;
 mod output;
+mod project;
 mod refs;
 mod repo;
 mod serve;
@@ -39,6 +46,9 @@ enum Command {
     Refs(refs::Refs),
     Log(log::Log),
     Verify(verify::Verify),
+    Import(import::Import),
+    Export(export::Export),
+    Project(project::Project),
     UpdateRef(update_ref::UpdateRef),
 }
 
@@ -56,6 +66,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Refs(refs) => refs.run(),
         Command::Log(log) => log.run(),
         Command::Verify(verify) => verify.run(),
+        Command::Import(import) => import.run(),
+        Command::Export(export) => export.run(),
+        Command::Project(project) => project.run(),
         Command::UpdateRef(update_ref) => update_ref.run(),
     }
 }

@@ -22,6 +22,12 @@ pub(crate) fn log_directory(path: &Path) -> Result<PathBuf, Failure> {
     Err(missing(path))
 }
 
+/// The objects beside a log, by their absolute path, if it is that of a repository.
+pub(crate) fn objects(log: &Path) -> Option<PathBuf> {
+    let objects = log.canonicalize().ok()?.parent()?.join("objects");
+    objects.is_dir().then_some(objects)
+}
+
 fn missing(path: &Path) -> Failure {
     let shown = path.display();
     let failure = match path.is_dir() {

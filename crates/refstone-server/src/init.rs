@@ -1,16 +1,15 @@
-//! A new repository: built aside, then put in its place by one rename.
+//! A new repository.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use refstone::{CreateOptions, ObjectFormat, OpenError, RefName, RefStore};
-use tempfile::TempDir;
 
+use crate::aside::{Aside, io_error};
 use crate::git::GitEnv;
-use crate::quarantine::sync_directory;
 use crate::repository::LOG_DIRECTORY;
 use crate::text;
 
@@ -90,9 +89,7 @@ pub enum InitError {
 /// the references in `refstone/`. It is on stable storage when this returns. Directories above it
 /// that are missing are made, and so durably.
 ///
-/// It is built in a hidden directory beside `path` and renamed into place, so `path` is either
-/// absent or complete, whenever the power fails; a leftover of the name `.<name>.init-<random>` may
-/// be removed by hand. Of several processes that create the same path, one succeeds.
+/// It is built [aside](Aside), so `path` is either absent or complete, whenever the power fails. Of several processes that create the same path, one succeeds.
 ///
 /// git itself is kept away from the references: `HEAD` leads nowhere, a hook refuses every update,
 /// and `extensions.preciousObjects` keeps `gc`, `prune` and `repack -d` from deleting objects that
@@ -119,73 +116,22 @@ pub enum InitError {
 /// # }
 /// ```
 pub fn init_repository(path: &Path, options: &InitOptions) -> Result<(), InitError> {
-    let path = &std::path::absolute(path).map_err(io_error(path, "find its place"))?;
-    check_vacant(path)?;
-    create_directories(parent(path)?)?;
-    init_in_parent(path, options)
+    init(Aside::begin(path)?, options)
 }
 
 /// The same in a directory that must be there, for an absolute `path`. A server whose data
 /// directory vanished must not make another one under a push.
 pub(crate) fn init_in_parent(path: &Path, options: &InitOptions) -> Result<(), InitError> {
-    check_vacant(path)?;
-    let parent = parent(path)?;
-    let aside = make_aside(path, parent)?;
-    build_objects(aside.path(), options)?;
-    build_log(aside.path(), path, options)?;
-    sync_tree(aside.path()).map_err(io_error(path, "sync"))?;
-    put_in_place(aside, path)?;
-    sync_directory(parent).map_err(io_error(parent, "sync"))
+    init(Aside::in_parent(path)?, options)
 }
 
-/// An empty directory is vacant: a rename replaces it.
-fn check_vacant(path: &Path) -> Result<(), InitError> {
-    let path = path.to_owned();
-    let mut entries = match fs::read_dir(&path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(_) => return Err(InitError::Occupied { path }),
-    };
-    if entries.next().is_none() {
-        Ok(())
-    } else if path.join(LOG_DIRECTORY).exists() {
-        Err(InitError::AlreadyExists { path })
-    } else {
-        Err(InitError::Occupied { path })
-    }
+fn init(aside: Aside, options: &InitOptions) -> Result<(), InitError> {
+    aside.init_objects(options)?;
+    build_log(aside.path(), aside.target(), options)?;
+    aside.publish()
 }
 
-/// Makes a directory and those above it that are missing. Each name is synced by whoever may have
-/// lost the race for it, too: the winner may not have come so far.
-fn create_directories(path: &Path) -> Result<(), InitError> {
-    let Some(above) = path.parent().filter(|_| !path.is_dir()) else {
-        return Ok(());
-    };
-    create_directories(above)?;
-    match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-        made => made.map_err(io_error(path, "create the directory"))?,
-    }
-    sync_directory(above).map_err(io_error(above, "sync"))
-}
-
-fn parent(path: &Path) -> Result<&Path, InitError> {
-    path.parent().ok_or_else(|| InitError::NoName { path: path.to_owned() })
-}
-
-fn make_aside(path: &Path, parent: &Path) -> Result<TempDir, InitError> {
-    let name = path.file_name().ok_or_else(|| InitError::NoName { path: path.to_owned() })?;
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(name);
-    prefix.push(".init-");
-    // The usual mode of a directory, less the umask; a temporary directory would stay private.
-    let mode = Permissions::from_mode(0o777);
-    let mut builder = tempfile::Builder::new();
-    let made = builder.prefix(&prefix).permissions(mode).tempdir_in(parent);
-    made.map_err(io_error(parent, "create a directory"))
-}
-
-fn build_objects(aside: &Path, options: &InitOptions) -> Result<(), InitError> {
+pub(crate) fn build_objects(aside: &Path, options: &InitOptions) -> Result<(), InitError> {
     let env = GitEnv::repository(aside);
     let format = format!("--object-format={}", options.object_format.name());
     let init = ["init", "--quiet", "--bare", "--template=", &format];
@@ -253,42 +199,6 @@ fn build_log(aside: &Path, path: &Path, options: &InitOptions) -> Result<(), Ini
     };
     RefStore::create(&aside.join(LOG_DIRECTORY), &create)
         .map_err(|source| InitError::Log { path: path.to_owned(), source })
-}
-
-/// Children before their directories, so that a directory never names what is not there.
-fn sync_tree(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            sync_tree(&entry.path())?;
-        } else {
-            File::open(entry.path())?.sync_all()?;
-        }
-    }
-    sync_directory(directory)
-}
-
-fn put_in_place(aside: TempDir, path: &Path) -> Result<(), InitError> {
-    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory};
-    match fs::rename(aside.path(), path) {
-        Ok(()) => {
-            // It is no temporary directory any more, and under its old name there is none.
-            drop(aside.keep());
-            Ok(())
-        }
-        Err(error) if matches!(error.kind(), AlreadyExists | DirectoryNotEmpty) => {
-            check_vacant(path).and(Err(io_error(path, "take its place")(error)))
-        }
-        Err(error) if error.kind() == NotADirectory => {
-            Err(InitError::Occupied { path: path.to_owned() })
-        }
-        Err(error) => Err(io_error(path, "take its place")(error)),
-    }
-}
-
-fn io_error(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> InitError + use<> {
-    let path = path.to_owned();
-    move |source| InitError::Io { path, operation, source }
 }
 
 #[cfg(test)]

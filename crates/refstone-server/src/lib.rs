@@ -7,10 +7,11 @@
 //!
 //! Modules in reading order: [`wire`] is the protocol, as pure functions. `server` starts and
 //! stops, `http` routes. `receive` is a push, with `quarantine` below it; `upload` is a fetch, with
-//! `projection` and `checked` below it. `repository` holds what is open; `init` and `create` make new ones.
+//! `projection` and `checked` below it. `repository` holds what is open; `init` and `create` make new ones, `aside` puts them in place.
 
 pub mod wire;
 
+mod aside;
 mod auth;
 mod body;
 mod create;
@@ -29,6 +30,7 @@ mod stream;
 mod text;
 mod upload;
 
+pub use aside::Aside;
 pub use auth::UserPolicy;
 pub use create::CreateOnPush;
 pub use init::{InitError, InitOptions, init_repository};

@@ -6,17 +6,18 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use refstone::exchange::{ProjectedRef, head_file, write_projected};
 use refstone::{ObjectFormat, Seq, View};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use crate::git::GitEnv;
-use crate::listing::{self, Head, Listed};
+use crate::listing::{self, Listed};
 use crate::peel::Peeled;
 use crate::repository::Repository;
 
@@ -103,7 +104,7 @@ fn make(
     let root = directory.path();
     fs::create_dir(root.join("refs"))?;
     fs::write(root.join("config"), config(repository, format))?;
-    fs::write(root.join("HEAD"), head(view)?)?;
+    fs::write(root.join("HEAD"), head_file(view).map_err(io::Error::other)?)?;
     write_refs(root, view, peeled)?;
     Ok(Projection { directory, seq: view.seq() })
 }
@@ -136,47 +137,15 @@ fn own_config(format: ObjectFormat) -> String {
     )
 }
 
-fn head(view: &View) -> io::Result<Vec<u8>> {
-    Ok(match Head::of(view).map_err(io::Error::other)? {
-        Head::Detached(oid) => format!("{oid}\n").into_bytes(),
-        Head::Branch { target, .. } => [b"ref: ", target.as_bytes(), b"\n"].concat(),
-        Head::Broken => b"ref: refs/heads/.invalid\n".to_vec(),
-    })
-}
-
-/// git trusts the header: with `fully-peeled` a ref without a `^` line is no tag, and is not opened.
 fn write_refs(root: &Path, view: &View, peeled: &Peeled) -> io::Result<()> {
-    let mut packed = BufWriter::new(fs::File::create(root.join("packed-refs"))?);
-    packed.write_all(b"# pack-refs with: peeled fully-peeled sorted \n")?;
-    for listed in listing::below_refs(view, b"") {
-        let listed = listed.map_err(io::Error::other)?;
-        match &listed.symref_target {
-            None => write_packed(&mut packed, &listed, peeled)?,
-            Some(target) => write_symref(root, &listed, target.as_bytes())?,
-        }
-    }
-    packed.flush()
-}
-
-fn write_packed(out: &mut impl Write, listed: &Listed, peeled: &Peeled) -> io::Result<()> {
-    write!(out, "{} ", listed.oid)?;
-    out.write_all(listed.name.as_bytes())?;
-    match peeled.get(&listed.oid) {
-        Some(end) => write!(out, "\n^{end}\n"),
-        None => out.write_all(b"\n"),
-    }
-}
-
-/// `packed-refs` cannot hold symbolic refs. A name whose components are too long for the file
-/// system is left out: no client that keeps refs in files could store it either.
-fn write_symref(root: &Path, listed: &Listed, target: &[u8]) -> io::Result<()> {
-    let file = root.join(OsStr::from_bytes(listed.name.as_bytes()));
-    let written = file
-        .parent()
-        .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| fs::write(&file, [b"ref: ", target, b"\n"].concat()));
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(()),
-        other => other,
-    }
+    let packed = fs::File::create(root.join("packed-refs"))?;
+    let refs = listing::below_refs(view, b"").map(|listed| {
+        let Listed { name, oid, symref_target } = listed.map_err(io::Error::other)?;
+        Ok(ProjectedRef { name, oid, symref_target })
+    });
+    write_projected(packed, refs, Some(peeled), &mut |name, target| {
+        let file = root.join(OsStr::from_bytes(name.as_bytes()));
+        file.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(&file, [b"ref: ", target.as_bytes(), b"\n"].concat())
+    })
 }

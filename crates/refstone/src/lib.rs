@@ -104,6 +104,9 @@ mod read;
 
 mod error;
 
+// What goes in and out beside transactions.
+pub mod exchange;
+
 pub use compact::{CompactError, CompactOptions, Compacted, Merge, Progress};
 pub use edit::{Change, Deref, Edit, Expected, Target};
 pub use error::{OpenError, ReadError, RowProblem, TransactionError};

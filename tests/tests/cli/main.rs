@@ -4,6 +4,7 @@
 
 mod command;
 mod endings;
+mod exchange;
 mod git;
 mod grammar_as_git;
 mod init;

@@ -35,5 +35,7 @@ mod errors;
 mod races;
 
 mod durability;
+mod exchange;
+mod exchange_stream;
 
 mod reading;

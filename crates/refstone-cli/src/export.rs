@@ -1,0 +1,138 @@
+//! `refstone export`.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use refstone::exchange::{GitRefs, GitRepository, RefFormat};
+use refstone_server::Aside;
+use serde::Serialize;
+
+use crate::exit::{CODES, Failure};
+use crate::export_history::{HistoryFormat, Span, export_history};
+use crate::meter::{Meter, MeterOptions};
+use crate::output::Output;
+use crate::repo;
+use crate::text;
+
+/// Write references to a git repository, or history to a file
+///
+/// TARGET becomes a bare git repository with the references, symbolic ones, HEAD and reflogs, in
+/// files or in a reftable. What was imported comes out as it was; a move since then becomes a reflog
+/// entry of `<actor> <>`. References that are gone have no reflog, as in git. TARGET borrows the
+/// objects of REPO (`objects/info/alternates`); `git -C TARGET repack -ad`, and removing that file,
+/// make it independent. It appears when it is complete and on stable storage.
+///
+/// With --history, all moves of a span of sequences go to the file TARGET, or to standard output,
+/// oldest first, with the columns of the log: as Parquet (for that give a file), as CSV, or as JSON
+/// lines like those of `log --json`. A null of CSV is nothing between two commas, an empty text "".
+///
+/// The lock is not taken, so this works beside a running server.
+#[derive(Debug, Args)]
+#[command(after_long_help = CODES)]
+pub(crate) struct Export {
+    /// The repository
+    repo: PathBuf,
+    /// The git repository or file to make; it must not exist, a repository may be an empty directory
+    #[arg(required_unless_present = "history")]
+    target: Option<PathBuf>,
+    /// How TARGET keeps its references
+    #[arg(long, value_enum, default_value_t = Store::Files, conflicts_with = "history")]
+    ref_format: Store,
+    /// Export moves instead
+    #[arg(long, requires = "format")]
+    history: bool,
+    /// How the moves are written
+    #[arg(long, value_enum, requires = "history")]
+    format: Option<HistoryFormat>,
+    /// Only moves of this sequence and later
+    #[arg(long, value_name = "SEQ", requires = "history")]
+    from: Option<u64>,
+    /// Only moves of this sequence and earlier
+    #[arg(long, value_name = "SEQ", requires = "history")]
+    to: Option<u64>,
+    #[command(flatten)]
+    meter: MeterOptions,
+    /// Print one JSON object: path, ref_format, object_format, refs, entries
+    #[arg(long, conflicts_with = "history")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Store {
+    Files,
+    Reftable,
+}
+
+#[derive(Serialize)]
+struct Report {
+    path: String,
+    ref_format: &'static str,
+    object_format: &'static str,
+    refs: usize,
+    entries: usize,
+}
+
+impl Export {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let dir = repo::log_directory(&self.repo)?;
+        repo::settle(&dir)?;
+        let mut meter = Meter::new(&self.meter)?;
+        let exported = match (self.format, &self.target) {
+            (Some(format), target) => {
+                let span = Span { from: self.from, to: self.to };
+                export_history(&dir, target.as_deref(), format, span, &mut meter).map(|()| None)
+            }
+            (None, Some(target)) => self.export_git(&dir, target, &mut meter).map(Some),
+            (None, None) => Err(Failure::usage("there is no TARGET")),
+        };
+        meter.finish();
+        exported?.map_or(Ok(()), |report| self.say(&report))
+    }
+
+    fn export_git(&self, dir: &Path, target: &Path, meter: &mut Meter) -> Result<Report, Failure> {
+        let refs = GitRefs::of_store(dir, &mut |progress| meter.tell(progress))?;
+        let format = match self.ref_format {
+            Store::Files => RefFormat::Files,
+            Store::Reftable => RefFormat::Reftable,
+        };
+        let aside = Aside::begin(target)?;
+        let made = GitRepository::init(aside.path(), refs.object_format, format)?;
+        if let Some(objects) = repo::objects(dir) {
+            borrow_objects(&made.dir, &objects)?;
+        }
+        refs.write(&made, &mut |progress| meter.tell(progress))?;
+        aside.publish()?;
+        Ok(Report {
+            path: text::path(target),
+            ref_format: format.name(),
+            object_format: refs.object_format.name(),
+            refs: refs.refs.len(),
+            entries: refs.reflogs.values().map(Vec::len).sum(),
+        })
+    }
+
+    fn say(&self, report: &Report) -> Result<(), Failure> {
+        let mut output = Output::new();
+        if self.json {
+            output.json(report)?;
+            return output.finish();
+        }
+        let Report { path, ref_format, refs, entries, .. } = report;
+        let line = format!(
+            "exported {refs} references and {entries} reflog entries to {path} ({ref_format})"
+        );
+        output.line(&[line.as_bytes()])?;
+        output.finish()
+    }
+}
+
+fn borrow_objects(made: &Path, objects: &Path) -> Result<(), Failure> {
+    let info = made.join("objects/info");
+    let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
+    let written = fs::create_dir_all(&info).and_then(|()| fs::write(info.join("alternates"), line));
+    written.map_err(|error| {
+        Failure::of_io(&error, format!("{}: cannot write alternates: {error}", text::path(&info)))
+    })
+}

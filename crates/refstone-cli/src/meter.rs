@@ -1,0 +1,87 @@
+//! How far something is, on standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use refstone::exchange::Progress;
+
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+
+/// Whether progress is shown.
+#[derive(Debug, Args)]
+pub(crate) struct MeterOptions {
+    /// Tell on standard error how far it is, also if that is no terminal
+    #[arg(long)]
+    progress: bool,
+}
+
+/// Shows progress, and asks whether to go on.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    interrupt: Interrupt,
+    shown: bool,
+    /// A terminal gets one line that changes, anything else a line each second.
+    terminal: bool,
+    last: Option<(Instant, Progress)>,
+}
+
+impl Meter {
+    pub(crate) fn new(options: &MeterOptions) -> Result<Meter, Failure> {
+        let terminal = io::stderr().is_terminal();
+        let shown = terminal || options.progress;
+        Ok(Meter { interrupt: Interrupt::watch()?, shown, terminal, last: None })
+    }
+
+    /// Notes how far it is.
+    pub(crate) fn tell(&mut self, progress: Progress) -> ControlFlow<()> {
+        if self.shown && self.is_due(progress) {
+            self.last = Some((Instant::now(), progress));
+            self.say(progress);
+        }
+        match self.interrupt.is_asked() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Ends the line that changes.
+    pub(crate) fn finish(&mut self) {
+        if self.shown && self.terminal && self.last.take().is_some() {
+            let _ = io::stderr().write_all(b"\n");
+        }
+    }
+
+    fn is_due(&self, progress: Progress) -> bool {
+        let pause = Duration::from_millis(if self.terminal { 100 } else { 1000 });
+        self.last.is_none_or(|(at, last)| last.doing != progress.doing || at.elapsed() >= pause)
+    }
+
+    fn say(&self, progress: Progress) {
+        let (start, end) = if self.terminal { ("\r", "\x1b[K") } else { ("", "\n") };
+        let line = format!("{start}{}{end}", words(progress));
+        // A standard error that is closed leaves nowhere to say so.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
+fn words(Progress { doing, done, total }: Progress) -> String {
+    match total {
+        Some(total) => format!("{doing}: {done} of {total}"),
+        None => format!("{doing}: {done}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_in_words() {
+        let progress = Progress { doing: "writing", done: 5, total: Some(9) };
+        assert_eq!(words(progress), "writing: 5 of 9");
+        assert_eq!(words(Progress { total: None, ..progress }), "writing: 5");
+    }
+}
