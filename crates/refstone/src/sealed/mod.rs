@@ -38,7 +38,6 @@ pub(crate) use error::SealedError;
 pub(crate) use file::HistoryFile;
 pub(crate) use identity::Identity;
 pub(crate) use merge::merge;
-pub(crate) use scan::Moves;
 pub(crate) use write::HistoryWriter;
 
 #[cfg(test)]
