@@ -125,7 +125,7 @@ impl Kills {
             known: before.known(),
         };
         let writer = Writer::start(&self.program, &task, &self.ledger)?;
-        let verdict = self.watch_and_kill(writer).and_then(|()| self.judge());
+        let verdict = self.watch_and_kill(writer, task.rewrites).and_then(|()| self.judge());
         let after = self.ledger.lock();
         self.report.acknowledged += after.acknowledged - before.acknowledged;
         self.report.rewritten += after.rewritten - before.rewritten;
@@ -136,7 +136,7 @@ impl Kills {
         Ok(())
     }
 
-    fn watch_and_kill(&mut self, writer: Writer) -> Verdict {
+    fn watch_and_kill(&mut self, writer: Writer, rewrites: bool) -> Verdict {
         // One in five is killed while it creates, opens or recovers the log.
         let early = self.report.kills > 1 && self.rng.chance(200);
         let pause = Duration::from_micros(self.rng.bits() % if early { 8_000 } else { 150_000 });
@@ -148,6 +148,9 @@ impl Kills {
         let (root, ledger, beside) = (self.scratch.path(), &self.ledger, &Beside::default());
         let (follower, outside) = (&mut self.follower, &mut self.outside);
         let outside_reads = &mut self.report.outside;
+        // Most are killed about a rewrite: in the middle of one, or between two.
+        let rewrite = rewrites && self.rng.chance(700);
+        let reached = if self.rng.chance(500) { Event::Rewriting } else { Event::Rewritten };
         let verdict = thread::scope(|scope| {
             let watchers = [
                 scope.spawn(|| read_again_and_again(root, ledger, beside)),
@@ -157,8 +160,10 @@ impl Kills {
                     None => Ok(()),
                 }),
             ];
-            thread::sleep(pause);
-            let killed = writer.kill();
+            let waited =
+                if rewrite { writer.wait_for(|event| *event == reached) } else { Ok(true) };
+            thread::sleep(if rewrite { pause / 8 } else { pause });
+            let killed = waited.and_then(|_| writer.kill());
             beside.stop.store(true, Ordering::SeqCst);
             let join = |watcher: thread::ScopedJoinHandle<'_, Verdict>| {
                 watcher.join().unwrap_or_else(|_| Err("a reader panicked".to_owned()))

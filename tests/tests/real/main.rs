@@ -1,4 +1,4 @@
-//! Real kernels: power cuts of real file systems, killed writers, damaged files.
+//! Real kernels: power cuts of real file systems, killed writers, failed syncs, damaged files.
 //!
 //! Each is a short run of a binary of this package that does the same for as long as one likes.
 //! What a machine lacks is said on standard error, whatever the test harness captures.
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use refstone_tests::real::Skipped;
 
 mod chaos;
+mod failed_sync;
 mod kills;
 mod power_cuts;
 
