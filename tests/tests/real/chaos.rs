@@ -4,8 +4,6 @@ use refstone_tests::real::chaos::{Chaos, scratch_parent};
 
 use crate::assert_no_violations;
 
-// Breaks: skipping the checksum of frames or of the schema; taking a damaged frame for a torn one;
-// checking less of the end-of-stream marker than all of it.
 #[test]
 fn a_flipped_bit_anywhere_in_a_small_log_is_noticed() {
     let mut log = Chaos::new(&scratch_parent(), 1, 7).unwrap();
@@ -17,7 +15,6 @@ fn a_flipped_bit_anywhere_in_a_small_log_is_noticed() {
     assert!(log.report.damages > log.len() as u64);
 }
 
-// Breaks: as above; a reader that goes on behind damage; a frame whose checksum depends on another.
 #[test]
 fn random_damage_is_noticed_and_every_other_transaction_is_found_on_its_own() {
     for transactions in [1, 100, 1000] {

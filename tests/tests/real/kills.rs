@@ -6,8 +6,7 @@ use refstone_tests::real::Kills;
 
 use crate::{assert_no_violations, program};
 
-// Breaks: acknowledging before publishing; a rewrite that leaves out what was committed meanwhile;
-// publishing a frame before the one in front of it; a recovery that takes whole frames for torn.
+// Break: acknowledging what is not published.
 #[test]
 fn killed_writers_lose_nothing_and_readers_and_followers_see_every_transaction_once() {
     // Not the temporary directory: where that is memory, a sync costs nothing and groups are small.

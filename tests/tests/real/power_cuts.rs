@@ -22,9 +22,7 @@ fn cut(test: &str, fs: Fs, method: Method, moments: &[Moment]) {
 const ALL: &[Moment] = &Moment::ALL;
 const SOME: &[Moment] = &[Moment::FirstAcknowledgement, Moment::Extension, Moment::Rewritten];
 
-// Breaks: not syncing at all; acknowledging before the sync; not syncing the directories of a new
-// log; publishing before the sync (before recovery, a reader then sees a torn frame); not syncing
-// the directory of a rewritten log.
+// Break: a gate that does not sync. (Each single sync is held by the simulated crashes.)
 #[test]
 fn ext4_whose_power_is_cut_keeps_what_was_acknowledged() {
     cut("power cuts of ext4", Fs::Ext4, Method::FileSystem, ALL);
