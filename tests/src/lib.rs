@@ -2,7 +2,8 @@
 //!
 //! [`mod@env`] is the operating system with a fixed clock and faults on demand, [`logs`] makes logs
 //! and rows, [`generate`] makes rows of every shape,
-//! [`process`] runs the built command, servers and git.
+//! [`process`] runs the built command, servers and git, [`sim`] is a machine that crashes, and
+//! [`real`] crashes the real one.
 
 #![allow(clippy::must_use_candidate, reason = "helpers are called for their effect")]
 
@@ -10,4 +11,5 @@ pub mod env;
 pub mod generate;
 pub mod logs;
 pub mod process;
+pub mod real;
 pub mod sim;

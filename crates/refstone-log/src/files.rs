@@ -13,6 +13,11 @@ pub(crate) fn live_temporary(dir: &Path) -> PathBuf {
     dir.join("refs.arrow.tmp")
 }
 
+/// Says that a sync of the live log has failed.
+pub(crate) fn doubted(dir: &Path) -> PathBuf {
+    dir.join("refs.arrow.doubted")
+}
+
 /// The lock of the writer. It is never renamed or removed.
 pub(crate) fn lock(dir: &Path) -> PathBuf {
     dir.join("LOCK")
@@ -46,7 +51,7 @@ impl Entry {
         match name.to_str() {
             Some("refs.arrow") => Entry::Live,
             Some("LOCK" | "refs.arrow.tmp") => Entry::Neutral,
-            Some("history" | "tables") => Entry::Witness,
+            Some("history" | "tables" | "refs.arrow.doubted") => Entry::Witness,
             _ if parse_cut(name).is_some() => Entry::Witness,
             _ => Entry::Foreign,
         }

@@ -9,6 +9,7 @@
 //! `docs/format.md` has the bytes, `docs/durability.md` the promises.
 
 mod create;
+mod doubt;
 mod env;
 mod error;
 mod files;

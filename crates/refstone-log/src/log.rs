@@ -349,7 +349,13 @@ impl Inner {
             dir: dir.to_owned(),
             writer: Mutex::new(Writer::new(layout, tail, file.clone(), extent)),
             gate: SyncGate::new(duplicate, tail.seq),
-            leader: Mutex::new(Leader { tail, file, withheld: None, spare: Vec::new() }),
+            leader: Mutex::new(Leader {
+                tail,
+                file,
+                synced_extent: extent,
+                withheld: None,
+                spare: Vec::new(),
+            }),
             observer,
             mode,
             live_bytes: AtomicU64::new(tail.offset),
@@ -439,9 +445,10 @@ impl Inner {
 
     /// For who has the leadership.
     fn sync_last_word(&self) -> Result<(), CommitError> {
-        self.settle_withheld(&mut self.leader.lock())?;
+        let mut leader = self.leader.lock();
+        self.settle_withheld(&mut leader)?;
         // All commits are durable already, so a failure here loses nothing, but must be told.
-        self.gate.sync().map_err(|error| CommitError::Unknown {
+        self.sync_file(&mut leader).map_err(|error| CommitError::Unknown {
             cause: format!("syncing the closed log failed: {error}").into(),
         })
     }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::doubt;
 use crate::env::{Env, EnvFile};
 use crate::error::{DamageKind, OpenError};
 use crate::files::{self, Entry};
@@ -64,14 +65,17 @@ pub(crate) fn recover(
 ) -> Result<Recovered, OpenError> {
     let path = files::live(dir);
     let file = open_live(env, dir)?;
-    let mut scan = Scan::run(file.clone(), &path, replay)?;
+    let mut scan = Scan::run(file, &path, replay)?;
     let torn_end = scan.torn_end()?;
     if let Some(end) = torn_end {
         scan.refuse_if_not_torn(end)?;
         scan.keep_torn(env, dir, end)?;
     }
-    scan.prove()?;
-    let Scan { walk, report, .. } = scan;
+    match doubt::is_marked(env, dir)? {
+        true => scan.renew(env, dir)?,
+        false => scan.prove(env, dir)?,
+    }
+    let Scan { file, walk, report, .. } = scan;
     let (identity, layout, tail) = (walk.identity, walk.layout, walk.tail);
     let extent = file.len().map_err(OpenError::io(&path, "measure"))?;
     Ok(Recovered { file, identity, layout, tail, extent, report })
@@ -234,15 +238,27 @@ impl<'p> Scan<'p> {
     /// What is behind is cleared also where it reads as zeros: those may be in the cache alone,
     /// over the first half of a group whose failed write could not be taken back. If they were
     /// believed, a later power cut would bring back what this recovery has denied.
-    fn prove(&mut self) -> Result<(), OpenError> {
+    fn prove(&mut self, env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
         let slot = self.walk.tail.offset;
         let write = |result: std::io::Result<()>| result.map_err(OpenError::io(self.path, "write"));
         let after = slot + PREFIX_LEN as u64;
         write(self.file.write_all_at(&EOS, slot))?;
         write(self.file.write_zeros_at(after..self.cleared_end(after)?))?;
         self.write_again()?;
-        self.file.sync_data().map_err(OpenError::io(self.path, "sync"))?;
-        self.publish()
+        self.sync(env, dir)?;
+        self.publish(env, dir)
+    }
+
+    fn sync(&self, env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
+        let synced = self.file.sync_data().inspect_err(|_| doubt::mark(env, dir));
+        synced.map_err(OpenError::io(self.path, "sync"))
+    }
+
+    /// Goes on in a new file, since a sync of this one has failed.
+    fn renew(&mut self, env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
+        self.file = doubt::renew(env, dir, &*self.file, &mut self.walk, &self.unpublished)?;
+        doubt::unmark(env, dir)?;
+        self.publish(env, dir)
     }
 
     /// Writes the doubtful frames again, as they are.
@@ -279,7 +295,7 @@ impl<'p> Scan<'p> {
         Ok(torn.max(len.min(after + GROUP_MAX as u64)))
     }
 
-    fn publish(&self) -> Result<(), OpenError> {
+    fn publish(&self, env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
         if self.unpublished.is_empty() {
             return Ok(());
         }
@@ -291,7 +307,7 @@ impl<'p> Scan<'p> {
         }
         // A commit's word waits for the next sync, and recovery writes the last group again for it.
         // These may be the words of more groups than one.
-        self.file.sync_data().map_err(OpenError::io(self.path, "sync"))
+        self.sync(env, dir)
     }
 }
 

@@ -181,6 +181,7 @@ impl Inner {
         self.gate.rebind(duplicate);
         leader.file = successor.file.clone();
         leader.tail.offset = successor.new_end;
+        leader.synced_extent = extent;
         writer.rebind(successor.file.clone(), successor.old_end - successor.new_end, extent);
         self.live_bytes.store(successor.new_end, Ordering::Relaxed);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::doubt;
 use crate::env::EnvFile;
 use crate::frame::{EOS, PREFIX_LEN, WORD_LEN};
 use crate::gate::{Outcome, Round};
@@ -19,6 +20,8 @@ pub(crate) struct Leader {
     /// Behind the last durable frame.
     pub(crate) tail: Tail,
     pub(crate) file: Arc<dyn EnvFile>,
+    /// How much of the file a sync has covered, in bytes: what is behind is new space.
+    pub(crate) synced_extent: u64,
     /// The first slot whose group was written and not published: only in a buffered log does one
     /// stay so after a round.
     pub(crate) withheld: Option<u64>,
@@ -38,7 +41,7 @@ impl Round for Inner {
             return Outcome::Acknowledged(leader.tail.seq);
         };
         if let Err(error) = leader.write(&group) {
-            return self.undo(&leader, &group, &error);
+            return self.undo(&mut leader, &group, &error);
         }
         self.gate.note_written(group.end.seq);
         let before = leader.advance(group);
@@ -119,7 +122,7 @@ impl Inner {
     /// Makes all that was written durable, and publishes it. `before` is the tail behind which all
     /// is of unknown outcome if the sync fails.
     pub(crate) fn settle(&self, leader: &mut Leader, before: Tail) -> Outcome {
-        if let Err(error) = self.gate.sync() {
+        if let Err(error) = self.sync_file(leader) {
             return poisoned(before, leader.tail, format!("the sync failed: {error}"));
         }
         let published = leader.publish(self.word);
@@ -134,12 +137,32 @@ impl Inner {
         }
     }
 
+    /// Syncs the live file. For who has the leadership.
+    ///
+    /// Where the sync is the first of new space the mark is there before it, so that one that fails
+    /// leaves it, also if nobody lives to see the failure.
+    pub(crate) fn sync_file(&self, leader: &mut Leader) -> io::Result<()> {
+        let (env, dir) = (&*self.env, &self.dir);
+        let extent = self.writer.lock().extent();
+        let is_new = extent > leader.synced_extent;
+        if is_new {
+            doubt::mark(env, dir);
+        }
+        self.gate.sync().inspect_err(|_| doubt::mark(env, dir))?;
+        if is_new {
+            leader.synced_extent = extent;
+            // A mark that stays costs the next open a copy, and no more.
+            let _ = doubt::unmark(env, dir);
+        }
+        Ok(())
+    }
+
     /// Withdraws everything staged and clears what the failed write left, before anybody learns.
-    fn undo(&self, leader: &Leader, group: &Group, error: &io::Error) -> Outcome {
+    fn undo(&self, leader: &mut Leader, group: &Group, error: &io::Error) -> Outcome {
         let tail = leader.tail;
         let attempted = self.roll_back(tail);
         let cause = format!("the write failed: {error}");
-        match leader.clear(group).and_then(|()| self.gate.sync()) {
+        match leader.clear(group).and_then(|()| self.sync_file(leader)) {
             Ok(()) => Outcome::RolledBack { to: tail.seq, cause: cause.into() },
             Err(second) => {
                 let cause = format!("{cause}; clearing its traces failed too: {second}");

@@ -43,6 +43,8 @@ pub(crate) struct Walk {
     path: PathBuf,
     pub(crate) identity: Identity,
     pub(crate) layout: Layout,
+    /// Where the first frame starts.
+    start: Tail,
     pub(crate) tail: Tail,
     proven: bool,
     window: Window,
@@ -61,6 +63,7 @@ impl Walk {
             path: path.to_owned(),
             identity,
             layout,
+            start: tail,
             tail,
             proven: true,
             window: Window::default(),
@@ -217,6 +220,11 @@ impl Walk {
         self.forget();
         self.tail = tail;
         self.proven = false;
+    }
+
+    /// Goes back to the first frame; nothing is taken for proven.
+    pub(crate) fn restart(&mut self) {
+        self.go_back(self.start);
     }
 
     /// Forgets what was read, so that the next step sees the file as it is then.

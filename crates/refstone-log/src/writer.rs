@@ -145,6 +145,11 @@ impl Writer {
         self.tail = tail;
     }
 
+    /// Where the zeros written ahead end, in bytes.
+    pub(crate) fn extent(&self) -> u64 {
+        self.extent
+    }
+
     /// The room reserved behind a durable tail.
     pub(crate) fn room_behind(&self, durable: Tail) -> u64 {
         self.extent - durable.offset

@@ -7,7 +7,9 @@
 //!
 //! After a failed sync the kernel takes the dirty sectors for clean: processes go on reading
 //! them, the next sync reports success without writing them, and the disk holds whatever reached
-//! it. Only writing a sector again brings it back.
+//! it. Only writing a sector again brings it back; and not even that if the sector was in new space:
+//! ext4 forgets then that its block was never written, and the block reads as zeros after a power
+//! cut, until the kernel drops the page.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -38,12 +40,14 @@ pub(super) struct Content {
     disk: Arc<Vec<u8>>,
     /// In the order in which they came.
     writes: Vec<Write>,
+    /// Sectors of new space whose first sync failed: no sync brings them to the disk.
+    stuck: BTreeSet<usize>,
 }
 
 impl Content {
     fn certain(bytes: Vec<u8>) -> Content {
         let bytes = Arc::new(bytes);
-        Content { cache: bytes.clone(), disk: bytes, writes: Vec::new() }
+        Content { cache: bytes.clone(), disk: bytes, ..Content::default() }
     }
 
     /// What processes see.
@@ -68,6 +72,7 @@ impl Content {
 
     /// Writes every dirty sector to the disk. What a failed sync had lost before stays lost.
     pub(super) fn sync(&mut self) {
+        self.lose_what_is_stuck();
         if self.writes.iter().all(|write| !write.lost) {
             self.disk = self.cache.clone();
             self.writes.clear();
@@ -85,8 +90,24 @@ impl Content {
         self.writes.retain(|write| write.lost && !dirty.contains(&(write.offset / SECTOR)));
     }
 
+    fn lose_what_is_stuck(&mut self) {
+        if self.stuck.is_empty() {
+            return;
+        }
+        let stuck = &self.stuck;
+        let lose = |write: &Write| -> Vec<Write> {
+            let is_stuck = |write: &Write| stuck.contains(&(write.offset / SECTOR));
+            let lost = write.lost;
+            write.lose().map(|part| Write { lost: lost || is_stuck(&part), ..part }).collect()
+        };
+        self.writes = self.writes.iter().flat_map(lose).collect();
+    }
+
     /// A sync that fails: whatever is dirty is taken for clean, and may or may not be on the disk.
     pub(super) fn fail_sync(&mut self) {
+        let new_space = self.disk.len().div_ceil(SECTOR);
+        let dirty = self.writes.iter().flat_map(Write::sectors);
+        self.stuck.extend(dirty.filter(|&sector| sector >= new_space));
         self.writes = self.writes.iter().flat_map(Write::lose).collect();
     }
 
@@ -96,7 +117,10 @@ impl Content {
         let dirty: BTreeSet<usize> =
             writes.iter().filter(|write| !write.lost).flat_map(Write::sectors).collect();
         let is_gone = |write: &Write| write.lost && !dirty.contains(&(write.offset / SECTOR));
-        let (gone, stay) = writes.into_iter().partition(is_gone);
+        let (gone, stay): (Vec<Write>, _) = writes.into_iter().partition(is_gone);
+        for write in &gone {
+            self.stuck.remove(&(write.offset / SECTOR));
+        }
         self.writes = gone;
         let truth = self.survivor(keep);
         self.read_again(&truth);
