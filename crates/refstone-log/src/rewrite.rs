@@ -94,9 +94,10 @@ impl Inner {
             let leader = self.leader.lock();
             (leader.file.clone(), leader.published_end())
         };
-        let through = through.min(self.gate.durable_seq());
         let path = files::live(&self.dir);
         let mut walk = Walk::start(file.clone(), &path)?;
+        // A sequence that a repair lost has no frame to stop at.
+        let through = walk.identity.gaps.at_or_before(through.min(self.gate.durable_seq()));
         if through <= walk.identity.anchor.seq {
             return Ok(None);
         }

@@ -111,7 +111,7 @@ impl VerifyReport {
             return Ok(());
         }
         let end = walk.last_nonzero(slot)?.unwrap_or(slot);
-        if let Some((witness_offset, durable)) = walk.later_witness(end)? {
+        if let Some((witness_offset, durable)) = walk.later_witness()? {
             let torn = problem.clone();
             return Err(walk.damage(DamageKind::NotTorn { torn, witness_offset, durable }));
         }
