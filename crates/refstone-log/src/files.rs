@@ -30,6 +30,18 @@ pub(crate) fn parse_cut(name: &OsStr) -> Option<u32> {
     name.to_str()?.strip_prefix(CUT)?.parse().ok()
 }
 
+const DAMAGED: &str = "refs.arrow.damaged-";
+
+/// A damaged live log that a repair has replaced, the `number`-th.
+pub(crate) fn damaged(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("{DAMAGED}{number}"))
+}
+
+/// The number of a file that [`damaged`] named.
+pub(crate) fn parse_damaged(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix(DAMAGED)?.parse().ok()
+}
+
 /// What a name in the directory of a log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
@@ -47,7 +59,7 @@ impl Entry {
             Some("refs.arrow") => Entry::Live,
             Some("LOCK" | "refs.arrow.tmp") => Entry::Neutral,
             Some("history" | "tables") => Entry::Witness,
-            _ if parse_cut(name).is_some() => Entry::Witness,
+            _ if parse_cut(name).or(parse_damaged(name)).is_some() => Entry::Witness,
             _ => Entry::Foreign,
         }
     }
@@ -58,9 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_file_name_is_read_back() {
+    fn a_numbered_file_name_is_read_back() {
         let path = cut(Path::new("d"), 12);
         assert_eq!(parse_cut(path.file_name().unwrap()), Some(12));
+        assert_eq!(parse_damaged(path.file_name().unwrap()), None);
+        let path = damaged(Path::new("d"), 3);
+        assert_eq!(parse_damaged(path.file_name().unwrap()), Some(3));
         assert_eq!(parse_cut(OsStr::new("refs.arrow")), None);
     }
 }

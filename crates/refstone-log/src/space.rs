@@ -154,7 +154,8 @@ mod tests {
         {
             assert_eq!(text.parse(), Ok(MinFree::Bytes(bytes)));
         }
-        for text in ["", "M", "-1", "+1", "1.5G", "1MB", "é", "99999999999999999999", "16777216T"] {
+        for text in ["", "M", "-1", "+1", "1.5G", "1MB", "é", "99999999999999999999", "16777216T"]
+        {
             assert!(text.parse::<MinFree>().is_err(), "{text}");
         }
     }

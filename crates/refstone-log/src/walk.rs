@@ -147,17 +147,30 @@ impl Walk {
     ///
     /// Looks at every aligned place; only torn tails pay for this.
     pub(crate) fn later_witness(&self) -> Result<Option<(u64, Seq)>, OpenError> {
-        let read_error = |error| OpenError::io(&self.path, "read the log's tail")(error);
+        self.witness(&mut self.finder(self.tail.offset)?)
+    }
+
+    /// The same, with a finder that has learned something of the file already.
+    pub(crate) fn witness(&self, finder: &mut Finder) -> Result<Option<(u64, Seq)>, OpenError> {
         let missing = self.next_seq();
         let mut from = self.tail.offset + PREFIX_LEN as u64;
-        let mut finder = self.finder(from)?;
-        while let Some(found) = finder.next(from).map_err(read_error)? {
+        while let Some(found) = finder.next(from).map_err(self.read_error())? {
             if found.durable_seq >= missing {
                 return Ok(Some((found.range.start, found.durable_seq)));
             }
             from = found.range.end;
         }
         Ok(None)
+    }
+
+    /// What a failure to read the file means.
+    pub(crate) fn read_error(&self) -> impl FnOnce(io::Error) -> OpenError {
+        OpenError::io(&self.path, "read the log")
+    }
+
+    /// The length of the file in bytes.
+    pub(crate) fn file_len(&self) -> Result<u64, OpenError> {
+        self.file.len().map_err(OpenError::io(&self.path, "measure"))
     }
 
     /// Finds the frames of this log that stand at or after `base`, wherever they are.

@@ -32,6 +32,20 @@ impl Gaps {
         self.around(seq).map_or(seq, |(first, _)| Seq::new(first.get() - 1))
     }
 
+    /// The sequences between two others that are in no gap, as inclusive ranges.
+    pub(crate) fn between(&self, after: Seq, before: Seq) -> Vec<(Seq, Seq)> {
+        let mut ranges = Vec::new();
+        let mut first = self.next_after(after);
+        while first < before {
+            let gap = self.0.iter().find(|(start, _)| *start > first && *start < before);
+            let end = gap.map_or(before, |(start, _)| *start);
+            let last = Seq::new(end.get() - 1);
+            ranges.push((first, last));
+            first = self.next_after(last);
+        }
+        ranges
+    }
+
     /// Records that `first` to `last` are lost.
     pub(crate) fn add(&mut self, first: Seq, last: Seq) {
         let before = |seq: Seq| Seq::new(seq.get().saturating_sub(1));
@@ -100,6 +114,20 @@ mod tests {
             all.add(Seq::new(first), Seq::new(last));
             assert_eq!(all.format(), expected);
         }
+    }
+
+    #[test]
+    fn what_is_in_a_gap_is_not_lost_again() {
+        let lost = |after, before| {
+            let mut lost = Gaps::default();
+            let between = gaps("5-7,9-9").between(Seq::new(after), Seq::new(before));
+            between.into_iter().for_each(|(first, last)| lost.add(first, last));
+            lost.format()
+        };
+        assert_eq!(lost(4, 8), "");
+        assert_eq!(lost(2, 8), "3-4");
+        assert_eq!(lost(2, 12), "3-4,8-8,10-11");
+        assert_eq!(lost(10, 11), "");
     }
 
     // Break: a gap that starts before the sequence, or ends at it.

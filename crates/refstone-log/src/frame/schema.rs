@@ -113,7 +113,7 @@ impl Identity {
 }
 
 /// Longer messages are not mended: every bit costs a checksum of the whole.
-const MENDED_MAX: usize = 8 << 10;
+pub(crate) const MENDED_MAX: usize = 8 << 10;
 
 /// The identity in a message of which one bit is wrong, and the length of the message.
 ///
