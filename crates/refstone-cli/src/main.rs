@@ -6,6 +6,7 @@ mod init;
 mod log;
 mod output;
 mod refs;
+mod repair;
 mod repo;
 mod serve;
 mod text;
@@ -39,6 +40,7 @@ enum Command {
     Refs(refs::Refs),
     Log(log::Log),
     Verify(verify::Verify),
+    Repair(repair::Repair),
     UpdateRef(update_ref::UpdateRef),
 }
 
@@ -56,6 +58,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Refs(refs) => refs.run(),
         Command::Log(log) => log.run(),
         Command::Verify(verify) => verify.run(),
+        Command::Repair(repair) => repair.run(),
         Command::UpdateRef(update_ref) => update_ref.run(),
     }
 }

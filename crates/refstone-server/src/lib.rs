@@ -22,6 +22,7 @@ mod peel;
 mod projection;
 mod quarantine;
 mod receive;
+mod refs;
 mod repository;
 mod server;
 mod settings;
