@@ -212,7 +212,11 @@ impl Successor {
         crate::create::remove_if_present(env, &path)?;
         let file = env.create_new(&path).map_err(OpenError::io(&path, "create"))?;
         let schema = identity.encode();
-        file.write_all_at(&schema, 0).map_err(OpenError::io(&path, "write"))?;
+        if let Err(error) = file.write_all_at(&schema, 0) {
+            // A file that stays is no harm.
+            let _ = env.remove(&path);
+            return Err(OpenError::io(&path, "write")(error));
+        }
         let new_end = schema.len() as u64;
         Ok(Successor { file: Arc::from(file), path, old_end: old_start, new_end })
     }

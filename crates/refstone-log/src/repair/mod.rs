@@ -131,25 +131,30 @@ pub fn repair(env: &dyn Env, dir: &Path, options: &RepairOptions) -> Result<Repa
     refuse_empty(env, dir, &*file)?;
     let file: Arc<dyn EnvFile> = Arc::from(file);
     let survey = Survey::run(file.clone(), &path, || other_schema(env, options))?;
+    refuse_foreign(&survey, options)?;
     let original = match options.dry_run || survey.damage.is_none() {
         true => None,
         false => Some(replace(env, dir, &*file, &survey)?),
     };
-    report(survey, original, options, path)
+    report(survey, original, path)
+}
+
+/// A schema under which nothing is found is another log's.
+fn refuse_foreign(survey: &Survey, options: &RepairOptions) -> Result<(), RepairError> {
+    match &options.schema_from {
+        Some(path) if survey.has_other_schema && survey.transactions == 0 => {
+            Err(RepairError::Foreign { path: path.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn report(
     survey: Survey,
     original: Option<PathBuf>,
-    options: &RepairOptions,
     path: PathBuf,
 ) -> Result<Repaired, RepairError> {
     let Some(damage) = survey.damage else { return Err(RepairError::NotDamaged { path }) };
-    if let (OpenError::Schema { .. }, 0, Some(path)) =
-        (&damage, survey.transactions, &options.schema_from)
-    {
-        return Err(RepairError::Foreign { path: path.clone() });
-    }
     Ok(Repaired {
         damage,
         transactions: survey.transactions,

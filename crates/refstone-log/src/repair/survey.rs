@@ -31,6 +31,8 @@ pub(super) struct Survey {
     finder: Finder,
     /// Where the last frame that the finder found ends: it looks only behind that.
     searched: u64,
+    /// Whether the schema is that of another file.
+    pub(super) has_other_schema: bool,
     /// The first damage.
     pub(super) damage: Option<OpenError>,
     /// Whether the last damage is that the file ends too early.
@@ -53,17 +55,22 @@ impl Survey {
         path: &Path,
         identity: impl FnOnce() -> Result<Option<Identity>, RepairError>,
     ) -> Result<Survey, RepairError> {
-        let (walk, damage) = match Walk::start(file.clone(), path) {
-            Ok(walk) => (walk, None),
+        let (mut has_other_schema, mut damage) = (false, None);
+        let walk = match Walk::start(file.clone(), path) {
+            Ok(walk) => walk,
             Err(OpenError::Schema { path, problem }) => {
                 let walk = match mended(file.clone(), &path)? {
                     Some(walk) => walk,
-                    None => match identity()? {
-                        Some(identity) => Walk::behind_schema(file.clone(), &path, identity, 0),
-                        None => return Err(RepairError::Schema { path, problem }),
-                    },
+                    None => {
+                        let Some(identity) = identity()? else {
+                            return Err(RepairError::Schema { path, problem });
+                        };
+                        has_other_schema = true;
+                        Walk::behind_schema(file.clone(), &path, identity, 0)
+                    }
                 };
-                (walk, Some(OpenError::Schema { path, problem }))
+                damage = Some(OpenError::Schema { path, problem });
+                walk
             }
             Err(error) => return Err(error.into()),
         };
@@ -73,6 +80,7 @@ impl Survey {
             searched: walk.tail.offset,
             walk,
             finder,
+            has_other_schema,
             damage,
             cut_off: false,
             sound: Vec::new(),
