@@ -2,7 +2,7 @@
 //!
 //! [`mod@env`] is the operating system with a fixed clock and faults on demand, [`logs`] makes logs
 //! and rows, [`generate`] makes rows of every shape,
-//! [`process`] runs the built command, servers and git.
+//! [`process`] runs the built command, servers and git, [`tmpfs`] is a small disk to fill.
 
 #![allow(clippy::must_use_candidate, reason = "helpers are called for their effect")]
 
@@ -11,3 +11,4 @@ pub mod generate;
 pub mod logs;
 pub mod process;
 pub mod sim;
+pub mod tmpfs;
