@@ -130,7 +130,7 @@ fn say(report: &VerifyReport, damage: Option<&JsonDamage>) -> Result<(), Failure
     }
     if !report.gaps.is_empty() {
         let gaps = text::show_ranges(&report.gaps);
-        let line = format!("a repair has recorded that transactions {gaps} are lost");
+        let line = format!("a repair has recorded these sequences as lost: {gaps}");
         output.line(&[line.as_bytes()])?;
     }
     output.finish()?;

@@ -112,11 +112,10 @@ fn a_flip_anywhere_loses_the_transaction_that_it_hits_and_no_other() {
         let repaired = repair(&scratch.env, &scratch.dir(), &options);
         let repaired = repaired.unwrap_or_else(|error| panic!("byte {byte}: {error}"));
         assert_eq!(repaired.transactions, 3, "byte {byte}");
-        let told = match hit {
-            4 => ranges(repaired.given_up.as_slice())[0].0,
-            _ => ranges(&repaired.lost)[0].0,
-        };
-        assert_eq!(told, hit, "byte {byte}");
+        // Where the head of the last one is damaged, it may have been the end.
+        let told = repaired.lost.first().copied().or(repaired.given_up).unwrap();
+        assert_eq!(told.0.get(), hit, "byte {byte}");
+        assert_eq!(repaired.lost.is_empty(), byte >= starts[3] && byte < starts[3] + 8);
         if let Some(original) = repaired.original {
             let expected: Vec<u64> = (1..=4).filter(|n| *n != hit).collect();
             assert_eq!(scratch.published(), expected, "byte {byte}");

@@ -44,10 +44,10 @@ pub struct Repaired {
     pub transactions: u64,
     /// The newest of them.
     pub last_seq: Seq,
-    /// The sequences of transactions that are lost, as inclusive ranges: others stand behind them.
+    /// The sequences of transactions that are lost for certain, as inclusive ranges.
     pub lost: Vec<(Seq, Seq)>,
-    /// Sequences behind the newest sound transaction that may have been given out: what stood there
-    /// is damaged. They are never given out again.
+    /// Sequences behind these and the sound ones that may have been given out: what stood there is
+    /// damaged. They are never given out again.
     pub given_up: Option<(Seq, Seq)>,
     /// Where the damaged bytes stand in the original, in bytes.
     pub damaged: Vec<Range<u64>>,

@@ -55,25 +55,7 @@ impl Survey {
         path: &Path,
         identity: impl FnOnce() -> Result<Option<Identity>, RepairError>,
     ) -> Result<Survey, RepairError> {
-        let (mut has_other_schema, mut damage) = (false, None);
-        let walk = match Walk::start(file.clone(), path) {
-            Ok(walk) => walk,
-            Err(OpenError::Schema { path, problem }) => {
-                let walk = match mended(file.clone(), &path)? {
-                    Some(walk) => walk,
-                    None => {
-                        let Some(identity) = identity()? else {
-                            return Err(RepairError::Schema { path, problem });
-                        };
-                        has_other_schema = true;
-                        Walk::behind_schema(file.clone(), &path, identity, 0)
-                    }
-                };
-                damage = Some(OpenError::Schema { path, problem });
-                walk
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let Start { walk, damage, has_other_schema } = Start::find(&file, path, identity)?;
         let finder = walk.finder(walk.tail.offset)?;
         let mut survey = Survey {
             file,
@@ -165,26 +147,34 @@ impl Survey {
     /// Gives up the sequences that may have stood behind the last sound frame.
     fn give_up_the_rest(&mut self) -> Result<(), OpenError> {
         let len = self.walk.file_len()?;
+        let slot = self.walk.tail.offset;
+        let mut head = [0; PREFIX_LEN];
+        self.file.read_full_at(&mut head, slot).map_err(self.walk.read_error())?;
         let first = self.walk.next_seq();
-        let count = self.most_behind_the_end(len)?;
-        self.note_damaged(self.walk.tail.offset..len);
-        if count > 0 {
-            let last = Seq::new((first.get() + count - 1).min(Seq::MAX.get() - 1));
-            self.walk.identity.gaps.add(first, last);
-            self.given_up = Some((first, last));
+        let count = self.most_behind_the_end(head, len)?;
+        self.note_damaged(slot..len);
+        if count == 0 {
+            return Ok(());
         }
+        let last = Seq::new((first.get() + count - 1).min(Seq::MAX.get() - 1));
+        self.walk.identity.gaps.add(first, last);
+        let mut unknown = first;
+        if self.walk.layout.template.starts_with(&head) {
+            // There was one for certain.
+            self.lost.push((first, first));
+            unknown = first.next();
+        }
+        self.given_up = (unknown <= last).then_some((unknown, last));
         Ok(())
     }
 
-    /// How many transactions may have stood behind the last sound frame.
-    fn most_behind_the_end(&self, len: u64) -> Result<u64, OpenError> {
+    /// How many transactions may have stood behind the last sound frame, where these bytes begin.
+    fn most_behind_the_end(&self, head: [u8; PREFIX_LEN], len: u64) -> Result<u64, OpenError> {
         if self.cut_off {
             return Ok(CUT_OFF);
         }
         let slot = self.walk.tail.offset;
-        let mut marker = [0; PREFIX_LEN];
-        self.file.read_full_at(&mut marker, slot).map_err(self.walk.read_error())?;
-        let wrong_bits = u64::from_le_bytes(marker) ^ u64::from_le_bytes(EOS);
+        let wrong_bits = u64::from_le_bytes(head) ^ u64::from_le_bytes(EOS);
         let zeros_follow = self.walk.last_nonzero(slot + PREFIX_LEN as u64)?.is_none();
         if zeros_follow && wrong_bits.count_ones() <= 1 {
             // Only the end-of-stream marker is damaged.
@@ -198,6 +188,37 @@ impl Survey {
         if !range.is_empty() {
             self.damaged.push(range);
         }
+    }
+}
+
+/// Where the frames start, whatever has become of the schema before them.
+struct Start {
+    walk: Walk,
+    damage: Option<OpenError>,
+    has_other_schema: bool,
+}
+
+impl Start {
+    fn find(
+        file: &Arc<dyn EnvFile>,
+        path: &Path,
+        identity: impl FnOnce() -> Result<Option<Identity>, RepairError>,
+    ) -> Result<Start, RepairError> {
+        let problem = match Walk::start(file.clone(), path) {
+            Ok(walk) => return Ok(Start { walk, damage: None, has_other_schema: false }),
+            Err(OpenError::Schema { problem, .. }) => problem,
+            Err(error) => return Err(error.into()),
+        };
+        let path = path.to_owned();
+        let (walk, has_other_schema) = match mended(file.clone(), &path)? {
+            Some(walk) => (walk, false),
+            None => match identity()? {
+                Some(identity) => (Walk::behind_schema(file.clone(), &path, identity, 0), true),
+                None => return Err(RepairError::Schema { path, problem }),
+            },
+        };
+        let damage = Some(OpenError::Schema { path, problem });
+        Ok(Start { walk, damage, has_other_schema })
     }
 }
 
