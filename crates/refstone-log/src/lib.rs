@@ -35,6 +35,7 @@ mod writer;
 pub use create::RefLogOptions;
 pub use env::{Env, EnvFile, EnvLock};
 pub use error::{AppendError, CommitError, Damage, DamageKind, ErrorKind, OpenError, RewriteError};
+pub use frame::gaps::Gaps;
 pub use frame::schema::{Anchor, SchemaError};
 pub use frame::text;
 pub use frame::{Frame, FrameError};

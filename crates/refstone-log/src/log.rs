@@ -14,6 +14,7 @@ use crate::env::{Env, EnvFile, EnvLock};
 use crate::error::{AppendError, CommitError, OpenError, RewriteError};
 use crate::files;
 use crate::frame::decode::SharedSchema;
+use crate::frame::gaps::Gaps;
 use crate::frame::schema::{Anchor, Identity};
 use crate::frame::{Frame, WORD_LEN};
 use crate::gate::{NeedsLeader, Outcome, SyncGate, Ticket};
@@ -328,9 +329,9 @@ impl Log {
         self.inner.identity.anchor
     }
 
-    /// Sequences that a recorded repair lost: inclusive ranges, ascending.
+    /// Sequences that repairs lost.
     #[must_use]
-    pub fn gaps(&self) -> &[(Seq, Seq)] {
+    pub fn gaps(&self) -> &Gaps {
         &self.inner.identity.gaps
     }
 

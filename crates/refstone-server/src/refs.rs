@@ -52,7 +52,7 @@ impl Refs {
                 expect_objects_of(repository, &store)?;
                 Ok(Refs::Store(store))
             }
-            Err(error) if error.kind() == ErrorKind::ReadOnly => ReadOnly::open(log, &error),
+            Err(error) if is_of_the_environment(error.kind()) => ReadOnly::open(log, &error),
             Err(error) => Err(error),
         }
     }
@@ -99,6 +99,11 @@ impl Refs {
             _ => Ok(()),
         }
     }
+}
+
+/// The log, or the tables beside it, could be read and not written.
+fn is_of_the_environment(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ReadOnly | ErrorKind::NoSpace | ErrorKind::Permission)
 }
 
 impl ReadOnly {

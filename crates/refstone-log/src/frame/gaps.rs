@@ -2,12 +2,16 @@
 
 use crate::seq::Seq;
 
-/// Inclusive ranges of sequences, ascending; between any two of them there is a sequence.
+/// The sequences that repairs of a log lost, or gave up because they may have been given out.
+///
+/// Inclusive ranges, ascending; between any two of them there is a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gaps(Vec<(Seq, Seq)>);
+pub struct Gaps(Vec<(Seq, Seq)>);
 
 impl Gaps {
-    pub(crate) fn ranges(&self) -> &[(Seq, Seq)] {
+    /// The ranges: first and last sequence of each.
+    #[must_use]
+    pub fn ranges(&self) -> &[(Seq, Seq)] {
         &self.0
     }
 
@@ -17,18 +21,22 @@ impl Gaps {
         self.0.get(after).copied().filter(|(first, _)| *first <= seq)
     }
 
-    pub(crate) fn contains(&self, seq: Seq) -> bool {
+    /// Whether a sequence is in a gap.
+    #[must_use]
+    pub fn contains(&self, seq: Seq) -> bool {
         self.around(seq).is_some()
     }
 
     /// The sequence after this one, behind any gap.
-    pub(crate) fn next_after(&self, seq: Seq) -> Seq {
+    #[must_use]
+    pub fn next_after(&self, seq: Seq) -> Seq {
         let next = seq.next();
         self.around(next).map_or(next, |(_, last)| last.next())
     }
 
     /// This sequence, or the last one before the gap that it is in.
-    pub(crate) fn at_or_before(&self, seq: Seq) -> Seq {
+    #[must_use]
+    pub fn at_or_before(&self, seq: Seq) -> Seq {
         self.around(seq).map_or(seq, |(first, _)| Seq::new(first.get() - 1))
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Identity {
     /// The log they come from.
     pub(crate) log_id: [u8; 16],
     pub(crate) object_format: ObjectFormat,
-    /// The first of them.
+    /// The first of them, or the first of the lost ones before it.
     pub(crate) first: Seq,
     /// The last one.
     pub(crate) last: Seq,
@@ -38,6 +38,11 @@ impl Identity {
             }
         }
         next
+    }
+
+    /// The sequence of the first transaction that is there.
+    pub(super) fn first_present(&self) -> Seq {
+        self.next(Seq::new(self.first.get().saturating_sub(1)))
     }
 
     pub(super) fn pairs(&self, form: Form) -> Vec<KeyValue> {

@@ -44,7 +44,7 @@ fn join(inputs: &[HistoryFile]) -> Result<Identity, String> {
             return Err(format!("{} is of another log", file.path().display()));
         }
         joined.gaps = union(&joined.gaps, &next.gaps);
-        if joined.next(joined.last) != next.first {
+        if ![joined.last.next(), joined.next(joined.last)].contains(&next.first) {
             return Err(format!("{} does not follow {}", file.path().display(), joined.last));
         }
         joined = Identity { first: joined.first, gaps: joined.gaps, ..next.clone() };

@@ -38,7 +38,7 @@ impl Order<'_> {
     fn check(&mut self, row: &StoredRow<'_>) -> Result<(), String> {
         let identity = self.file.identity();
         match self.reached {
-            None if row.seq == identity.first => {}
+            None if row.seq == identity.first_present() => {}
             None => return Err(format!("transaction {}, expected {}", row.seq, identity.first)),
             // The rows of a transaction share its time.
             Some((seq, at)) if row.seq == seq && row.at == at => {}
