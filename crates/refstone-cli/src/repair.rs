@@ -35,7 +35,7 @@ pub(crate) struct Repair {
     /// Tell what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// A copy of this log's refs.arrow, however old, whose schema takes the place of a damaged one
+    /// A copy of this log's refs.arrow, whose schema takes the place of a damaged one
     #[arg(long, value_name = "FILE")]
     schema_from: Option<PathBuf>,
     /// Print one JSON object

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::seq::Seq;
+
 /// The live log.
 pub(crate) fn live(dir: &Path) -> PathBuf {
     dir.join("refs.arrow")
@@ -42,6 +44,18 @@ pub(crate) fn parse_damaged(name: &OsStr) -> Option<u32> {
     name.to_str()?.strip_prefix(DAMAGED)?.parse().ok()
 }
 
+/// Sealed history, whose files whoever seals names `<first>-<last>.<extension>`.
+pub(crate) fn history(dir: &Path) -> PathBuf {
+    dir.join("history")
+}
+
+/// The transactions that a file of sealed history holds, by its name.
+pub(crate) fn parse_sealed(name: &OsStr) -> Option<(Seq, Seq)> {
+    let (range, _extension) = name.to_str()?.split_once('.')?;
+    let (first, last) = range.split_once('-')?;
+    Some((Seq::new(first.parse().ok()?), Seq::new(last.parse().ok()?)))
+}
+
 /// What a name in the directory of a log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
@@ -77,5 +91,7 @@ mod tests {
         let path = damaged(Path::new("d"), 3);
         assert_eq!(parse_damaged(path.file_name().unwrap()), Some(3));
         assert_eq!(parse_cut(OsStr::new("refs.arrow")), None);
+        let sealed = parse_sealed(OsStr::new("3-12.parquet"));
+        assert_eq!(sealed, Some((Seq::new(3), Seq::new(12))));
     }
 }

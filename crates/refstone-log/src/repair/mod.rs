@@ -29,8 +29,9 @@ use crate::walk::{Step, Walk};
 pub struct RepairOptions {
     /// Only tell what a repair would do: take no lock, change nothing.
     pub dry_run: bool,
-    /// A copy of this log's file, however old, whose schema takes the place of a damaged one. It is
-    /// needed only if more than one bit of the schema is wrong.
+    /// A copy of this log's file, whose schema takes the place of a damaged one. It is needed only if
+    /// more than one bit of the schema is wrong. It must have been made since transactions last left
+    /// the live log.
     pub schema_from: Option<PathBuf>,
 }
 
@@ -71,7 +72,7 @@ pub enum RepairError {
     /// The schema message is damaged, and with it what makes transactions recognisable.
     #[error(
         "{path}, byte 0: {problem}; more than one bit of the schema is wrong, and only with the \
-         schema can transactions be told from garbage: name a copy of this log's file, however old \
+         schema can transactions be told from garbage: name a copy of this log's file \
          (--schema-from)"
     )]
     Schema {
@@ -85,6 +86,18 @@ pub enum RepairError {
     Foreign {
         /// The file with the schema.
         path: PathBuf,
+    },
+    /// A file of sealed history holds transactions that the live log has lost.
+    #[error(
+        "{path}: this file holds transactions that the damaged log lacks, and by the schema the log \
+         was sealed up to {anchor} only; a repair would give them up. If the schema is a copy's, name \
+         a newer copy; else move the file away, keep it, and repair again"
+    )]
+    Sealed {
+        /// The file.
+        path: PathBuf,
+        /// The newest transaction that had left the live log, as its schema tells.
+        anchor: Seq,
     },
     /// The schema message has no room for so many gaps.
     #[error("{path}: the damage leaves {gaps} gaps, which are more than a log can record")]
@@ -106,7 +119,9 @@ impl RepairError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             RepairError::NotDamaged { .. } | RepairError::Foreign { .. } => ErrorKind::Invalid,
-            RepairError::Schema { .. } | RepairError::TooManyGaps { .. } => ErrorKind::Corrupt,
+            RepairError::Schema { .. }
+            | RepairError::Sealed { .. }
+            | RepairError::TooManyGaps { .. } => ErrorKind::Corrupt,
             RepairError::Log(error) => error.kind(),
         }
     }
@@ -132,6 +147,7 @@ pub fn repair(env: &dyn Env, dir: &Path, options: &RepairOptions) -> Result<Repa
     let file: Arc<dyn EnvFile> = Arc::from(file);
     let survey = Survey::run(file.clone(), &path, || other_schema(env, options))?;
     refuse_foreign(&survey, options)?;
+    refuse_to_lose_sealed(env, dir, &survey)?;
     let original = match options.dry_run || survey.damage.is_none() {
         true => None,
         false => Some(replace(env, dir, &*file, &survey)?),
@@ -147,6 +163,26 @@ fn refuse_foreign(survey: &Survey, options: &RepairOptions) -> Result<(), Repair
         }
         _ => Ok(()),
     }
+}
+
+/// What was sealed and not yet taken out of the live log is not lost; but a store that believes the
+/// gaps would take the file for a leftover.
+fn refuse_to_lose_sealed(env: &dyn Env, dir: &Path, survey: &Survey) -> Result<(), RepairError> {
+    let history = files::history(dir);
+    let names = match env.list(&history) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(OpenError::io(&history, "list the directory"))?,
+    };
+    let anchor = survey.walk.identity.anchor.seq;
+    let lost = survey.lost.iter().chain(&survey.given_up);
+    for name in names {
+        let Some((first, last)) = files::parse_sealed(&name) else { continue };
+        let holds = |(from, to): &(Seq, Seq)| *from <= last && first <= *to;
+        if last > anchor && lost.clone().any(holds) {
+            return Err(RepairError::Sealed { path: history.join(name), anchor });
+        }
+    }
+    Ok(())
 }
 
 fn report(

@@ -27,6 +27,44 @@ fn repaired(lost: &[u64]) -> Scratch {
     scratch
 }
 
+// Break: a repair that records as lost what was sealed since the copy was made: the store then takes
+// the file that has it for a leftover, and removes it.
+#[test]
+fn a_copy_that_is_older_than_sealed_history_is_refused() {
+    let mut scratch = Scratch::new();
+    let fill = |scratch: &Scratch, numbers: std::ops::Range<u8>| {
+        for number in numbers {
+            let edit = Edit::set(head(&format!("b{number}")), oid(number));
+            scratch.store.commit(&tx([edit])).unwrap();
+        }
+    };
+    let copy_as = |scratch: &Scratch, name: &str| {
+        let copy = scratch.dir().parent().unwrap().join(name);
+        fs::copy(scratch.dir().join("refs.arrow"), &copy).unwrap();
+        copy
+    };
+    fill(&scratch, 1..10);
+    let old = copy_as(&scratch, "old");
+    scratch.store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+    let new = copy_as(&scratch, "new");
+    fill(&scratch, 10..20);
+    let before = moves(&scratch);
+    scratch.close_for(|dir| {
+        let live = dir.join("refs.arrow");
+        let mut bytes = fs::read(&live).unwrap();
+        bytes[100..300].fill(0);
+        fs::write(&live, bytes).unwrap();
+        let from = |copy| {
+            let options = RepairOptions { schema_from: Some(copy), ..RepairOptions::default() };
+            repair(&OsEnv, dir, &options)
+        };
+        let error = from(old).unwrap_err();
+        assert!(error.to_string().contains("history/1-9.parquet"), "{error}");
+        from(new).unwrap();
+    });
+    assert_eq!(moves(&scratch), before);
+}
+
 fn moves(scratch: &Scratch) -> Vec<RefMove> {
     history(&scratch.dir(), None).unwrap().map(Result::unwrap).collect()
 }
