@@ -90,14 +90,15 @@ impl Inner {
         self.check_open()?;
         self.gate.check()?;
         self.sync()?;
-        let (file, published_end) = {
+        // All three of one moment: no round ends meanwhile.
+        let (file, published_end, durable) = {
             let leader = self.leader.lock();
-            (leader.file.clone(), leader.published_end())
+            (leader.file.clone(), leader.published_end(), self.gate.durable_seq())
         };
         let path = files::live(&self.dir);
         let mut walk = Walk::start(file.clone(), &path)?;
         // A sequence that a repair lost has no frame to stop at.
-        let through = walk.identity.gaps.at_or_before(through.min(self.gate.durable_seq()));
+        let through = walk.identity.gaps.at_or_before(through.min(durable));
         if through <= walk.identity.anchor.seq {
             return Ok(None);
         }
