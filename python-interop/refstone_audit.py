@@ -138,10 +138,8 @@ def _join(history, live):
 
 def _check_joins(reached, first, lost):
     """A range must start where the one before ends, or behind a gap that a repair recorded."""
-    for start, end in lost:
-        if start == reached + 1:
-            reached = end
-    if first != reached + 1:
+    behind_gap = dict(lost).get(reached + 1, reached) + 1
+    if first not in (reached + 1, behind_gap):
         raise ValueError(f"history goes on at transaction {first}, expected {reached + 1}")
 
 

@@ -26,6 +26,10 @@ pub enum Op {
     Create,
     /// A rename.
     Rename,
+    /// A second name given to a file.
+    Link,
+    /// A lock taken.
+    Lock,
 }
 
 /// What happens instead of an operation.
@@ -51,6 +55,9 @@ struct Shared {
     trace: Mutex<Vec<Op>>,
     tracing: AtomicBool,
     clock: AtomicI64,
+    /// How much space is free, if anybody knows.
+    free: Mutex<Option<u64>>,
+    looks: AtomicU64,
     ids: AtomicU64,
 }
 
@@ -101,6 +108,17 @@ impl TestEnv {
     #[must_use]
     pub fn trace(&self) -> Vec<Op> {
         self.shared.trace.lock().clone()
+    }
+
+    /// Says from now on that so many bytes are free; at first nobody knows.
+    pub fn set_free_space(&self, bytes: Option<u64>) {
+        *self.shared.free.lock() = bytes;
+    }
+
+    /// How often the free space was looked at.
+    #[must_use]
+    pub fn looks_at_free_space(&self) -> u64 {
+        self.shared.looks.load(Ordering::Relaxed)
     }
 
     /// Sets the clock.
@@ -173,7 +191,21 @@ impl Env for TestEnv {
         OsEnv.sync_dir(dir)
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Op::Link)?;
+        OsEnv.hard_link(from, to)
+    }
+
+    fn free_space(&self, _path: &Path) -> io::Result<Option<u64>> {
+        self.shared.looks.fetch_add(1, Ordering::Relaxed);
+        Ok(*self.shared.free.lock())
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
+        // Traces show what becomes durable; a lock does not.
+        if let Some(Fault::Error(kind)) = due(&mut self.shared.plan.lock(), Op::Lock) {
+            return Err(kind.into());
+        }
         OsEnv.lock(path)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! [`mod@env`] is the operating system with a fixed clock and faults on demand, [`logs`] makes logs
 //! and rows, [`generate`] makes rows of every shape,
-//! [`process`] runs the built command, servers and git, [`sim`] is a machine that crashes, and
-//! [`real`] crashes the real one.
+//! [`process`] runs the built command, servers and git, [`tmpfs`] is a small disk to fill, [`sim`] is a
+//! machine that crashes, and [`real`] crashes the real one.
 
 #![allow(clippy::must_use_candidate, reason = "helpers are called for their effect")]
 
@@ -13,3 +13,4 @@ pub mod logs;
 pub mod process;
 pub mod real;
 pub mod sim;
+pub mod tmpfs;

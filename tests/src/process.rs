@@ -31,8 +31,18 @@ impl Server {
     /// If the server does not become ready.
     #[must_use]
     pub fn start(data: &Path) -> Server {
+        Server::start_with(data, &[])
+    }
+
+    /// The same with more options.
+    ///
+    /// # Panics
+    /// If the server does not become ready.
+    #[must_use]
+    pub fn start_with(data: &Path, options: &[&str]) -> Server {
         let mut child = Command::new(refstone())
             .args(["serve", "--json", "--quiet", "--listen", "127.0.0.1:0"])
+            .args(options)
             .arg(data)
             .stdout(Stdio::piped())
             .spawn()

@@ -169,8 +169,12 @@ fn hint_of(kind: ErrorKind) -> Option<&'static str> {
         ),
         ErrorKind::Corrupt => Some(
             "`refstone verify` tells how far the log is sound, if it tells of anything; \
-             docs/durability.md says what to do then",
+             `refstone repair --dry-run` what can be saved without a backup",
         ),
+        ErrorKind::LowSpace => {
+            Some("what was acknowledged before stands; this was not made, and may be tried again")
+        }
+        ErrorKind::ReadOnly => Some("`refs`, `log` and `verify` read it all the same"),
         ErrorKind::NoSpace => Some("what was acknowledged before stands; this was not made"),
         ErrorKind::Permission => {
             Some("run the command as the user who owns the repository, on a writable file system")

@@ -13,6 +13,7 @@ mod meter;
 mod output;
 mod project;
 mod refs;
+mod repair;
 mod repo;
 mod serve;
 mod text;
@@ -49,6 +50,7 @@ enum Command {
     Import(import::Import),
     Export(export::Export),
     Project(project::Project),
+    Repair(repair::Repair),
     UpdateRef(update_ref::UpdateRef),
 }
 
@@ -69,6 +71,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Import(import) => import.run(),
         Command::Export(export) => export.run(),
         Command::Project(project) => project.run(),
+        Command::Repair(repair) => repair.run(),
         Command::UpdateRef(update_ref) => update_ref.run(),
     }
 }

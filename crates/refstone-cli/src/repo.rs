@@ -55,7 +55,7 @@ pub(crate) fn settle(dir: &Path) -> Result<(), Failure> {
         }
         Err(error) => match error.kind() {
             ErrorKind::Locked => Ok(()),
-            ErrorKind::Permission | ErrorKind::NoSpace => {
+            ErrorKind::ReadOnly | ErrorKind::Permission | ErrorKind::NoSpace => {
                 note(&format!(
                     "a crash left transactions behind the published end of the log, and they \
                      cannot be recovered ({error}); this shows the published part"

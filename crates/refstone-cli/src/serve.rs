@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process;
 
 use clap::{ArgAction, Args};
+use refstone::MinFree;
 use refstone_server::{CreateOnPush, Server, ServerError, ServerOptions, UserPolicy};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -41,6 +42,10 @@ pub(crate) struct Serve {
     /// Refuse pushes that give no user name, so that git asks for one
     #[arg(long)]
     require_user: bool,
+    /// How much of the file system stays free: below it pushes are refused, and fetches go on.
+    /// `auto` (64M), a size such as 2G, or 0 for no floor
+    #[arg(long, value_name = "SIZE", default_value = "auto")]
+    min_free: MinFree,
     /// Print one JSON object when ready
     #[arg(long)]
     json: bool,
@@ -95,7 +100,13 @@ impl Serve {
             false => CreateOnPush::Never,
         };
         let user = if self.require_user { UserPolicy::Required } else { UserPolicy::Optional };
-        ServerOptions { data: self.data.clone(), create_on_push, user, ..ServerOptions::default() }
+        ServerOptions {
+            data: self.data.clone(),
+            create_on_push,
+            user,
+            min_free: self.min_free,
+            ..ServerOptions::default()
+        }
     }
 
     async fn bind(&self) -> Result<TcpListener, Failure> {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use refstone::Seq;
 use serde::Serialize;
 
 /// Whether a backslash must be doubled to stand for itself.
@@ -38,6 +39,20 @@ pub(crate) fn printable(raw: &[u8]) -> String {
 /// A path. No program takes it back from here, so a backslash stands for itself.
 pub(crate) fn path(path: &Path) -> String {
     printable_name(path.as_os_str().as_bytes())
+}
+
+/// Ranges of sequences, for JSON.
+pub(crate) fn ranges(ranges: &[(Seq, Seq)]) -> Vec<[u64; 2]> {
+    ranges.iter().map(|(first, last)| [first.get(), last.get()]).collect()
+}
+
+/// Ranges of sequences, for people.
+pub(crate) fn show_ranges(ranges: &[(Seq, Seq)]) -> String {
+    let show = |(first, last): &(Seq, Seq)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    };
+    ranges.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
 /// Raw bytes in hex digits, for JSON, which has no bytes.

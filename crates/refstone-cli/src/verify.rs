@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::exit::{self, CODES, Code, Failure};
 use crate::output::Output;
 use crate::repo;
+use crate::text;
 
 /// Check every byte of the log
 ///
@@ -19,7 +20,9 @@ use crate::repo;
 ///
 /// If something is damaged, says what and where, and ends with exit code 1.
 ///
-/// With --json, one object: `ok`, the counts, and `damage`, which is null or has `text` and, where
+/// Gaps that a repair recorded are told, and are no damage.
+///
+/// With --json, one object: `ok`, the counts, `gaps` (ranges of lost sequences), and `damage`, which is null or has `text` and, where
 /// it is known, `offset` (bytes from the start of the file) and `seq`.
 #[derive(Debug, Args)]
 #[command(after_long_help = CODES)]
@@ -41,6 +44,7 @@ struct JsonReport {
     bytes: u64,
     unpublished: u64,
     unfinished_bytes: u64,
+    gaps: Vec<[u64; 2]>,
     damage: Option<JsonDamage>,
 }
 
@@ -111,6 +115,7 @@ fn say_json(report: &VerifyReport, damage: Option<&JsonDamage>) -> Result<(), Fa
         bytes: report.bytes,
         unpublished: report.unpublished,
         unfinished_bytes: report.unfinished_bytes,
+        gaps: text::ranges(&report.gaps),
         damage: damage.map(|damage| JsonDamage { text: damage.text.clone(), ..*damage }),
     })?;
     output.finish()
@@ -122,6 +127,11 @@ fn say(report: &VerifyReport, damage: Option<&JsonDamage>) -> Result<(), Failure
     output.line(&[format!("{verdict}: {}", counts(report)).as_bytes()])?;
     if report.unpublished > 0 || report.unfinished_bytes > 0 {
         output.line(&[unpublished(report).as_bytes()])?;
+    }
+    if !report.gaps.is_empty() {
+        let gaps = text::show_ranges(&report.gaps);
+        let line = format!("a repair has recorded these sequences as lost: {gaps}");
+        output.line(&[line.as_bytes()])?;
     }
     output.finish()?;
     if let Some(damage) = damage {

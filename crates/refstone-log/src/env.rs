@@ -68,6 +68,24 @@ pub trait Env: fmt::Debug + Send + Sync {
     /// `WouldBlock` if somebody holds it, else as the operating system says.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>>;
 
+    /// Gives a file a second name, which must be free.
+    ///
+    /// # Errors
+    /// As the operating system says; `AlreadyExists` if there is something of that name.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Bytes that this user may still write to the file system of a path; `None` if nobody knows.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// The time now.
     fn now(&self) -> Timestamp;
 

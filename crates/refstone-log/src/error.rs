@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::frame::schema::SchemaError;
 use crate::frame::{EncodeError, FrameError};
 use crate::seq::Seq;
+use crate::space::Size;
 
 /// The sort of an error, for code that decides what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,10 @@ pub enum ErrorKind {
     Corrupt,
     /// The file system is full. Nothing changed.
     NoSpace,
+    /// The file system has less free space than the log leaves. Nothing changed.
+    LowSpace,
+    /// The log can be read, and not written: see [`OpenError::ReadOnly`].
+    ReadOnly,
     /// The operating system does not permit it.
     Permission,
     /// The input cannot be a transaction of this log. Nothing changed.
@@ -134,6 +139,25 @@ pub enum OpenError {
         /// What and where.
         damage: Damage,
     },
+    /// The environment does not let the log be written: its directory or its file system is
+    /// read-only for this user, or there is no space to repair what a crash left.
+    ///
+    /// Nothing that was committed is touched. A [`LogReader`](crate::LogReader) reads what is
+    /// published, without the lock and without writing.
+    #[error(
+        "{dir}: this log can be read, but not written: {path}: cannot {operation}: {source}; what \
+         was committed is untouched"
+    )]
+    ReadOnly {
+        /// The directory of the log.
+        dir: PathBuf,
+        /// The file or directory that was to be written.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// The options cannot make a log.
     #[error("{0}")]
     Invalid(String),
@@ -197,6 +221,21 @@ impl OpenError {
         move |source| OpenError::Io { path, operation, source }
     }
 
+    /// What a failure to open a log for writing means where it can be read.
+    pub(crate) fn or_read_only(self, dir: &Path) -> OpenError {
+        match self {
+            OpenError::Io { path, operation, source }
+                if matches!(
+                    ErrorKind::of_io(&source),
+                    ErrorKind::NoSpace | ErrorKind::Permission
+                ) =>
+            {
+                OpenError::ReadOnly { dir: dir.to_owned(), path, operation, source }
+            }
+            other => other,
+        }
+    }
+
     /// The sort of this error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -209,6 +248,7 @@ impl OpenError {
             | OpenError::Corrupt { .. } => ErrorKind::Corrupt,
             OpenError::ObjectFormat { .. } => ErrorKind::Corrupt,
             OpenError::Invalid(_) => ErrorKind::Invalid,
+            OpenError::ReadOnly { .. } => ErrorKind::ReadOnly,
             OpenError::Io { source, .. } => ErrorKind::of_io(source),
         }
     }
@@ -226,6 +266,23 @@ pub enum AppendError {
     NoSpace {
         /// What the operating system said.
         source: io::Error,
+    },
+    /// The transaction would leave less of the file system free than the log's
+    /// [floor](crate::MinFree). The next one is judged anew, so freeing space is enough.
+    #[error(
+        "{dir}: {} are free on this file system, and no transaction is taken that leaves less than \
+         {}; free some space, or lower the floor (--min-free), and try again",
+        Size(*.free), Size(*.floor)
+    )]
+    LowSpace {
+        /// The directory of the log.
+        dir: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that stay free.
+        floor: u64,
+        /// Bytes by which the file would grow.
+        needed: u64,
     },
     /// The log cannot be written.
     #[error(transparent)]
@@ -245,6 +302,7 @@ impl AppendError {
         match self {
             AppendError::Invalid(_) => ErrorKind::Invalid,
             AppendError::NoSpace { source } => ErrorKind::of_io(source),
+            AppendError::LowSpace { .. } => ErrorKind::LowSpace,
             AppendError::Commit(error) => error.kind(),
         }
     }

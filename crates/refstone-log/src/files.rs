@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::seq::Seq;
+
 /// The live log.
 pub(crate) fn live(dir: &Path) -> PathBuf {
     dir.join("refs.arrow")
@@ -35,6 +37,30 @@ pub(crate) fn parse_cut(name: &OsStr) -> Option<u32> {
     name.to_str()?.strip_prefix(CUT)?.parse().ok()
 }
 
+const DAMAGED: &str = "refs.arrow.damaged-";
+
+/// A damaged live log that a repair has replaced, the `number`-th.
+pub(crate) fn damaged(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("{DAMAGED}{number}"))
+}
+
+/// The number of a file that [`damaged`] named.
+pub(crate) fn parse_damaged(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix(DAMAGED)?.parse().ok()
+}
+
+/// Sealed history, whose files whoever seals names `<first>-<last>.<extension>`.
+pub(crate) fn history(dir: &Path) -> PathBuf {
+    dir.join("history")
+}
+
+/// The transactions that a file of sealed history holds, by its name.
+pub(crate) fn parse_sealed(name: &OsStr) -> Option<(Seq, Seq)> {
+    let (range, _extension) = name.to_str()?.split_once('.')?;
+    let (first, last) = range.split_once('-')?;
+    Some((Seq::new(first.parse().ok()?), Seq::new(last.parse().ok()?)))
+}
+
 /// What a name in the directory of a log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
@@ -52,7 +78,7 @@ impl Entry {
             Some("refs.arrow") => Entry::Live,
             Some("LOCK" | "refs.arrow.tmp") => Entry::Neutral,
             Some("history" | "tables" | "refs.arrow.doubted") => Entry::Witness,
-            _ if parse_cut(name).is_some() => Entry::Witness,
+            _ if parse_cut(name).or(parse_damaged(name)).is_some() => Entry::Witness,
             _ => Entry::Foreign,
         }
     }
@@ -63,9 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_file_name_is_read_back() {
+    fn a_numbered_file_name_is_read_back() {
         let path = cut(Path::new("d"), 12);
         assert_eq!(parse_cut(path.file_name().unwrap()), Some(12));
+        assert_eq!(parse_damaged(path.file_name().unwrap()), None);
+        let path = damaged(Path::new("d"), 3);
+        assert_eq!(parse_damaged(path.file_name().unwrap()), Some(3));
         assert_eq!(parse_cut(OsStr::new("refs.arrow")), None);
+        let sealed = parse_sealed(OsStr::new("3-12.parquet"));
+        assert_eq!(sealed, Some((Seq::new(3), Seq::new(12))));
     }
 }

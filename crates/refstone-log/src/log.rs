@@ -12,16 +12,19 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::create::{self, RefLogOptions};
 use crate::env::{Env, EnvFile, EnvLock};
 use crate::error::{AppendError, CommitError, OpenError, RewriteError};
+use crate::files;
 use crate::frame::decode::SharedSchema;
+use crate::frame::gaps::Gaps;
 use crate::frame::schema::{Anchor, Identity};
 use crate::frame::{Frame, WORD_LEN};
 use crate::gate::{NeedsLeader, Outcome, SyncGate, Ticket};
 use crate::kind::{ObjectFormat, Rows};
 use crate::pool;
-use crate::recover::{Recovered, Recovery, recover};
+use crate::recover::{Recovered, Recovery, explain_open, recover};
 use crate::rewrite::{Rewritten, Sealer};
 use crate::round::Leader;
 use crate::seq::Seq;
+use crate::space::{Floor, MinFree};
 use crate::writer::Writer;
 
 /// Told of the log's progress by the leader of each round.
@@ -62,6 +65,26 @@ pub enum Mode {
     ///
     /// Readers in this process see what is acknowledged; readers of the file only what is durable.
     Buffered,
+}
+
+/// How a log is opened. The default is a durable log that leaves 64 MiB of its file system free.
+///
+/// ```
+/// use refstone_log::{LogOptions, MinFree};
+/// let options = LogOptions { min_free: MinFree::Bytes(1 << 30), ..LogOptions::default() };
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogOptions {
+    /// When a transaction is acknowledged.
+    pub mode: Mode,
+    /// How much of the file system stays free.
+    pub min_free: MinFree,
+}
+
+impl From<Mode> for LogOptions {
+    fn from(mode: Mode) -> LogOptions {
+        LogOptions { mode, ..LogOptions::default() }
+    }
 }
 
 /// A durable log of transactions whose file is an Arrow IPC stream.
@@ -133,31 +156,44 @@ impl Log {
     /// # Errors
     /// [`Locked`](OpenError::Locked) if somebody writes the log,
     /// [`Corrupt`](OpenError::Corrupt) if durable bytes are damaged or missing; then nothing was
-    /// changed. A torn end is repaired: [`Recovery`] says what was taken off and where it is kept.
+    /// changed. [`ReadOnly`](OpenError::ReadOnly) if it can only be read. A torn end is repaired:
+    /// [`Recovery`] says what was taken off and where it is kept.
     pub fn open(
         env: Arc<dyn Env>,
         dir: &Path,
         observer: Arc<dyn Observer>,
         replay: &mut dyn FnMut(&Frame<'_>),
     ) -> Result<(Log, Recovery), OpenError> {
-        Log::open_in(Mode::Durable, env, dir, observer, replay)
+        Log::open_in(LogOptions::default(), env, dir, observer, replay)
     }
 
-    /// As [`open`](Log::open), in another mode. Recovery makes all it accepts durable in any mode.
+    /// As [`open`](Log::open), with options; a [`Mode`] is one. Recovery makes all it accepts
+    /// durable in any mode.
     ///
     /// # Errors
     /// As [`open`](Log::open).
     pub fn open_in(
-        mode: Mode,
+        options: impl Into<LogOptions>,
         env: Arc<dyn Env>,
         dir: &Path,
         observer: Arc<dyn Observer>,
         replay: &mut dyn FnMut(&Frame<'_>),
     ) -> Result<(Log, Recovery), OpenError> {
         // Before the lock, which would leave its file where there is no log.
-        if let Err(error) = env.open_read(&crate::files::live(dir)) {
-            return Err(crate::recover::explain_open(&*env, dir, error));
+        if let Err(error) = env.open_read(&files::live(dir)) {
+            return Err(explain_open(&*env, dir, error));
         }
+        let opened = Log::open_to_write(options.into(), env, dir, observer, replay);
+        opened.map_err(|error| error.or_read_only(dir))
+    }
+
+    fn open_to_write(
+        options: LogOptions,
+        env: Arc<dyn Env>,
+        dir: &Path,
+        observer: Arc<dyn Observer>,
+        replay: &mut dyn FnMut(&Frame<'_>),
+    ) -> Result<(Log, Recovery), OpenError> {
         let lock = create::lock(&*env, dir)?;
         let recovered = recover(&*env, dir, replay)?;
         // Whoever gave the file its name may have died before the name was durable.
@@ -165,9 +201,9 @@ impl Log {
         let duplicate = recovered
             .file
             .try_clone()
-            .map_err(OpenError::io(&crate::files::live(dir), "duplicate the descriptor of"))?;
+            .map_err(OpenError::io(&files::live(dir), "duplicate the descriptor of"))?;
         let report = recovered.report.clone();
-        let inner = Inner::new(mode, env, dir, recovered, duplicate, observer, lock);
+        let inner = Inner::new(options, env, dir, recovered, duplicate, observer, lock);
         Ok((Log { inner: Arc::new(inner) }, report))
     }
 
@@ -200,6 +236,15 @@ impl Log {
         let result = f(&mut Stage { log: self, writer: &mut writer });
         guard.dismiss();
         Ok(result)
+    }
+
+    /// Says whether there is as much free space as the log leaves free, without staging anything:
+    /// for a caller with costly work to do before it appends.
+    ///
+    /// # Errors
+    /// [`LowSpace`](AppendError::LowSpace) if there is less.
+    pub fn check_space(&self) -> Result<(), AppendError> {
+        self.inner.writer.lock().check_space()
     }
 
     /// Waits until all that was staged before the call is durable, and says how far that is.
@@ -263,7 +308,7 @@ impl Log {
         if found == expected {
             return Ok(());
         }
-        Err(OpenError::ObjectFormat { path: crate::files::live(&self.inner.dir), expected, found })
+        Err(OpenError::ObjectFormat { path: files::live(&self.inner.dir), expected, found })
     }
 
     /// The initial symbolic target of `HEAD`, as raw bytes.
@@ -284,9 +329,9 @@ impl Log {
         self.inner.identity.anchor
     }
 
-    /// Sequences that a recorded repair lost: inclusive ranges, ascending.
+    /// Sequences that repairs lost.
     #[must_use]
-    pub fn gaps(&self) -> &[(Seq, Seq)] {
+    pub fn gaps(&self) -> &Gaps {
         &self.inner.identity.gaps
     }
 
@@ -333,7 +378,7 @@ impl Log {
 
 impl Inner {
     fn new(
-        mode: Mode,
+        options: LogOptions,
         env: Arc<dyn Env>,
         dir: &Path,
         recovered: Recovered,
@@ -342,12 +387,13 @@ impl Inner {
         lock: Box<dyn EnvLock>,
     ) -> Inner {
         let Recovered { file, identity, layout, tail, extent, .. } = recovered;
+        let floor = Floor::new(env.clone(), dir.to_owned(), options.min_free);
         Inner {
             env,
             identity,
             word: layout.word(),
             dir: dir.to_owned(),
-            writer: Mutex::new(Writer::new(layout, tail, file.clone(), extent)),
+            writer: Mutex::new(Writer::new(layout, tail, file.clone(), extent, floor)),
             gate: SyncGate::new(duplicate, tail.seq),
             leader: Mutex::new(Leader {
                 tail,
@@ -357,7 +403,7 @@ impl Inner {
                 spare: Vec::new(),
             }),
             observer,
-            mode,
+            mode: options.mode,
             live_bytes: AtomicU64::new(tail.offset),
             rewriting: Mutex::new(()),
             lock: Mutex::new(Some(lock)),

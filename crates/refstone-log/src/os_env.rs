@@ -68,6 +68,17 @@ impl Env for OsEnv {
         }
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        let of = rustix::fs::statvfs(path)?;
+        // Some file systems know no limit, and say that they have no blocks at all.
+        let known = of.f_blocks > 0;
+        Ok(known.then(|| of.f_bavail.saturating_mul(of.f_frsize)))
+    }
+
     fn now(&self) -> Timestamp {
         let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),

@@ -8,6 +8,7 @@ use crate::error::OpenError;
 use crate::files;
 use crate::frame::Frame;
 use crate::frame::decode::SharedSchema;
+use crate::frame::gaps::Gaps;
 use crate::frame::schema::Anchor;
 use crate::kind::ObjectFormat;
 use crate::recover::{explain_open, refuse_empty};
@@ -66,9 +67,9 @@ impl LogReader {
         self.walk.identity.anchor
     }
 
-    /// Sequences that a recorded repair lost: inclusive ranges, ascending.
+    /// Sequences that repairs lost.
     #[must_use]
-    pub fn gaps(&self) -> &[(Seq, Seq)] {
+    pub fn gaps(&self) -> &Gaps {
         &self.walk.identity.gaps
     }
 

@@ -68,7 +68,7 @@ pub(crate) fn recover(
     let mut scan = Scan::run(file, &path, replay)?;
     let torn_end = scan.torn_end()?;
     if let Some(end) = torn_end {
-        scan.refuse_if_not_torn(end)?;
+        scan.refuse_if_not_torn()?;
         scan.keep_torn(env, dir, end)?;
     }
     match doubt::is_marked(env, dir)? {
@@ -76,7 +76,9 @@ pub(crate) fn recover(
         false => scan.prove(env, dir)?,
     }
     let Scan { file, walk, report, .. } = scan;
-    let (identity, layout, tail) = (walk.identity, walk.layout, walk.tail);
+    // What a repair gave up behind the newest transaction may have been given out once.
+    let tail = Tail { seq: Seq::new(walk.next_seq().get() - 1), ..walk.tail };
+    let (identity, layout) = (walk.identity, walk.layout);
     let extent = file.len().map_err(OpenError::io(&path, "measure"))?;
     Ok(Recovered { file, identity, layout, tail, extent, report })
 }
@@ -209,8 +211,8 @@ impl<'p> Scan<'p> {
     }
 
     /// A torn frame cannot be followed by one that was written when it was durable.
-    fn refuse_if_not_torn(&mut self, end: u64) -> Result<(), OpenError> {
-        match self.walk.later_witness(end)? {
+    fn refuse_if_not_torn(&self) -> Result<(), OpenError> {
+        match self.walk.later_witness()? {
             None => Ok(()),
             Some((witness_offset, durable)) => {
                 let torn = self.problem.clone();
@@ -223,10 +225,14 @@ impl<'p> Scan<'p> {
     fn keep_torn(&mut self, env: &dyn Env, dir: &Path, end: u64) -> Result<(), OpenError> {
         let start = self.walk.tail.offset;
         let kept = new_cut(env, dir)?;
-        let target = env.create_new(&kept).map_err(OpenError::io(&kept, "create"))?;
-        copy(&*self.file, start..end, &*target, 0)
-            .map_err(OpenError::io(&kept, "copy torn bytes to"))?;
-        target.sync_data().map_err(OpenError::io(&kept, "sync"))?;
+        let target = env.create_new(&kept).map_err(OpenError::io(&kept, "save torn bytes in"))?;
+        let copied = copy(&*self.file, start..end, &*target, 0).and_then(|()| target.sync_data());
+        if let Err(error) = copied {
+            // Half of them would only take space, again with every attempt. If this fails too, they
+            // stay, and are no harm.
+            let _ = env.remove(&kept);
+            return Err(OpenError::io(&kept, "save torn bytes in")(error));
+        }
         env.sync_dir(dir).map_err(OpenError::io(dir, "sync the directory"))?;
         self.report.torn = Some(Torn { range: start..end, kept, problem: self.problem.clone() });
         Ok(())

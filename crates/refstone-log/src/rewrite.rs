@@ -72,9 +72,9 @@ pub struct Rewritten {
 
 /// The new file while it is being made; nobody else knows of it.
 #[derive(Debug)]
-struct Successor {
-    file: Arc<dyn EnvFile>,
-    path: PathBuf,
+pub(crate) struct Successor {
+    pub(crate) file: Arc<dyn EnvFile>,
+    pub(crate) path: PathBuf,
     /// Where its copied frames end, in the old file and in the new one.
     old_end: u64,
     new_end: u64,
@@ -90,13 +90,15 @@ impl Inner {
         self.check_open()?;
         self.gate.check()?;
         self.sync()?;
-        let (file, published_end) = {
+        // All three of one moment: no round ends meanwhile.
+        let (file, published_end, durable) = {
             let leader = self.leader.lock();
-            (leader.file.clone(), leader.published_end())
+            (leader.file.clone(), leader.published_end(), self.gate.durable_seq())
         };
-        let through = through.min(self.gate.durable_seq());
         let path = files::live(&self.dir);
         let mut walk = Walk::start(file.clone(), &path)?;
+        // A sequence that a repair lost has no frame to stop at.
+        let through = walk.identity.gaps.at_or_before(through.min(durable));
         if through <= walk.identity.anchor.seq {
             return Ok(None);
         }
@@ -202,7 +204,7 @@ fn anchor(tail: Tail) -> Anchor {
 }
 
 impl Successor {
-    fn start(
+    pub(crate) fn start(
         env: &dyn Env,
         dir: &Path,
         identity: &Identity,
@@ -212,13 +214,23 @@ impl Successor {
         crate::create::remove_if_present(env, &path)?;
         let file = env.create_new(&path).map_err(OpenError::io(&path, "create"))?;
         let schema = identity.encode();
-        file.write_all_at(&schema, 0).map_err(OpenError::io(&path, "write"))?;
+        if let Err(error) = file.write_all_at(&schema, 0) {
+            // A file that stays is no harm.
+            let _ = env.remove(&path);
+            return Err(OpenError::io(&path, "write")(error));
+        }
         let new_end = schema.len() as u64;
         Ok(Successor { file: Arc::from(file), path, old_end: old_start, new_end })
     }
 
+    /// Leaves out the old file's bytes up to `old_end`; returns where the next ones come in the new.
+    pub(crate) fn skip_to(&mut self, old_end: u64) -> u64 {
+        self.old_end = old_end;
+        self.new_end
+    }
+
     /// Copies the old file's frames up to `end`, as they are.
-    fn catch_up(&mut self, old: &dyn EnvFile, end: u64) -> Result<(), OpenError> {
+    pub(crate) fn catch_up(&mut self, old: &dyn EnvFile, end: u64) -> Result<(), OpenError> {
         let range: Range<u64> = self.old_end..end;
         let len = end - self.old_end;
         copy(old, range, &*self.file, self.new_end)
@@ -229,7 +241,7 @@ impl Successor {
     }
 
     /// Ends the file with the marker and as much room as the old one had; returns its extent.
-    fn finish(&self, room: u64) -> Result<u64, OpenError> {
+    pub(crate) fn finish(&self, room: u64) -> Result<u64, OpenError> {
         let after = self.new_end + PREFIX_LEN as u64;
         let extent = (self.new_end + room.max(FIRST_EXTENT)).max(after);
         let written = self

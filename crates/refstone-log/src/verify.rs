@@ -30,6 +30,8 @@ pub struct VerifyReport {
     /// Bytes behind them that are no transaction: a write in flight, or a torn tail that the next
     /// open takes off.
     pub unfinished_bytes: u64,
+    /// The sequences that repairs have recorded as lost, as inclusive ranges.
+    pub gaps: Vec<(Seq, Seq)>,
     /// The damage at which the check had to stop, if any.
     pub damage: Option<OpenError>,
 }
@@ -81,6 +83,7 @@ impl VerifyReport {
     fn check(&mut self, walk: &mut Walk) -> Result<(), OpenError> {
         self.last_seq = walk.tail.seq;
         self.bytes = walk.tail.offset;
+        self.gaps = walk.identity.gaps.ranges().to_vec();
         loop {
             match walk.step_fresh()? {
                 Step::Frame { proven: true, .. } => self.count(walk),
@@ -111,7 +114,7 @@ impl VerifyReport {
             return Ok(());
         }
         let end = walk.last_nonzero(slot)?.unwrap_or(slot);
-        if let Some((witness_offset, durable)) = walk.later_witness(end)? {
+        if let Some((witness_offset, durable)) = walk.later_witness()? {
             let torn = problem.clone();
             return Err(walk.damage(DamageKind::NotTorn { torn, witness_offset, durable }));
         }

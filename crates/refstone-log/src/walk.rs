@@ -6,6 +6,7 @@
 //! word nothing is proven: a valid frame counts, an invalid one is the torn end.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::frame::decode::Expected;
 use crate::frame::layout::MARKER;
 use crate::frame::schema::{Identity, message_len};
 use crate::frame::{EOS, Frame, FrameError, Layout, PREFIX_LEN, WORD_LEN};
+use crate::resync::Finder;
 use crate::seq::{Seq, Timestamp};
 
 /// Where a log stands: behind its last accepted frame.
@@ -55,10 +57,20 @@ impl Walk {
     /// Reads and checks the schema message.
     pub(crate) fn start(file: Arc<dyn EnvFile>, path: &Path) -> Result<Walk, OpenError> {
         let (identity, offset) = read_schema(&*file, path)?;
+        Ok(Walk::behind_schema(file, path, identity, offset))
+    }
+
+    /// Starts at the place where the first frame is to be, in a log of this identity.
+    pub(crate) fn behind_schema(
+        file: Arc<dyn EnvFile>,
+        path: &Path,
+        identity: Identity,
+        offset: u64,
+    ) -> Walk {
         let layout = Layout::new(identity.columns(), identity.log_id);
         let anchor = identity.anchor;
         let tail = Tail { offset, seq: anchor.seq, crc: anchor.crc, at: anchor.at };
-        Ok(Walk {
+        Walk {
             file,
             path: path.to_owned(),
             identity,
@@ -68,7 +80,7 @@ impl Walk {
             proven: true,
             window: Window::default(),
             frame: (0, 0),
-        })
+        }
     }
 
     /// The frame that the last step found.
@@ -136,39 +148,69 @@ impl Walk {
 
     /// A later frame of this log that was written when the frame missing here was durable.
     ///
-    /// Looks at every aligned place up to `end`; only torn tails pay for this.
-    pub(crate) fn later_witness(&mut self, end: u64) -> Result<Option<(u64, Seq)>, OpenError> {
+    /// Looks at every aligned place; only torn tails pay for this.
+    pub(crate) fn later_witness(&self) -> Result<Option<(u64, Seq)>, OpenError> {
+        self.witness(&mut self.finder(self.tail.offset)?)
+    }
+
+    /// The same, with a finder that has learned something of the file already.
+    pub(crate) fn witness(&self, finder: &mut Finder) -> Result<Option<(u64, Seq)>, OpenError> {
         let missing = self.next_seq();
-        let mut offset = self.tail.offset + PREFIX_LEN as u64;
-        while offset < end {
-            let head = self.read(offset, self.layout.template.len())?;
-            if head.starts_with(&MARKER)
-                && let Some(durable) = self.durable_seq_at(offset)?
-                && durable >= missing
-            {
-                return Ok(Some((offset, durable)));
+        let mut from = self.tail.offset + PREFIX_LEN as u64;
+        while let Some(found) = finder.next(from).map_err(self.read_error())? {
+            if found.durable_seq >= missing {
+                return Ok(Some((found.range.start, found.durable_seq)));
             }
-            offset += PREFIX_LEN as u64;
+            from = found.range.end;
         }
         Ok(None)
     }
 
-    /// The durable sequence in the frame there, if one stands there that is valid on its own.
-    fn durable_seq_at(&mut self, offset: u64) -> Result<Option<Seq>, OpenError> {
-        let head = self.read(offset, self.layout.template.len())?.to_vec();
-        let Ok(len) = self.layout.frame_len(&head) else {
-            return Ok(None);
-        };
-        self.read(offset, len)?;
-        let bytes = self.window.at(offset, len);
-        Ok(self.layout.verify_alone(bytes).ok().map(|frame| frame.durable_seq()))
+    /// What a failure to read the file means.
+    pub(crate) fn read_error(&self) -> impl FnOnce(io::Error) -> OpenError {
+        OpenError::io(&self.path, "read the log")
+    }
+
+    /// The length of the file in bytes.
+    pub(crate) fn file_len(&self) -> Result<u64, OpenError> {
+        self.file.len().map_err(OpenError::io(&self.path, "measure"))
+    }
+
+    /// Finds the frames of this log that stand at or after `base`, wherever they are.
+    pub(crate) fn finder(&self, base: u64) -> Result<Finder, OpenError> {
+        Finder::new(self.file.clone(), self.layout.clone(), base)
+            .map_err(OpenError::io(&self.path, "measure"))
+    }
+
+    /// The frame in a range of the file, if it is valid by itself and may stand behind what was
+    /// found so far, be it with other transactions missing in between.
+    pub(crate) fn frame_that_follows(
+        &mut self,
+        range: &Range<u64>,
+    ) -> Result<Option<Frame<'_>>, OpenError> {
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        self.read(range.start, len)?;
+        let next = self.tail.seq.next();
+        let alone = self.layout.verify_alone(self.window.at(range.start, len));
+        Ok(alone.ok().filter(|frame| {
+            let chained = frame.seq() != next || frame.previous_crc() == self.tail.crc;
+            let lost = self.identity.gaps.contains(frame.seq());
+            frame.seq() >= next && !lost && frame.at() >= self.tail.at && chained
+        }))
+    }
+
+    /// Gives up what belongs between the last frame and the place where `seq` stands.
+    pub(crate) fn skip_to(&mut self, offset: u64, seq: Seq) {
+        let next = self.tail.seq.next();
+        if seq > next {
+            self.identity.gaps.add(next, Seq::new(seq.get() - 1));
+        }
+        self.tail.offset = offset;
     }
 
     /// The sequence of the next frame: the one after the tail's, behind any recorded gap.
     pub(crate) fn next_seq(&self) -> Seq {
-        let next = self.tail.seq.next();
-        let gap = self.identity.gaps.iter().find(|(first, _)| *first == next);
-        gap.map_or(next, |(_, last)| last.next())
+        self.identity.gaps.next_after(self.tail.seq)
     }
 
     fn expected(&self) -> Expected {

@@ -12,6 +12,7 @@ use crate::frame::{EOS, Layout, PREFIX_LEN};
 use crate::kind::Rows;
 use crate::park::Parker;
 use crate::seq::{Seq, Timestamp};
+use crate::space::Floor;
 use crate::walk::Tail;
 
 /// Staged bytes past which `append` waits for a leader to take them.
@@ -36,6 +37,7 @@ pub(crate) struct Writer {
     file: Arc<dyn EnvFile>,
     /// Where the zeros written ahead end.
     extent: u64,
+    floor: Floor,
     pub(crate) closed: bool,
     /// Transactions staged since the last group was taken.
     pub(crate) staged: usize,
@@ -44,13 +46,20 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(layout: Layout, tail: Tail, file: Arc<dyn EnvFile>, extent: u64) -> Writer {
+    pub(crate) fn new(
+        layout: Layout,
+        tail: Tail,
+        file: Arc<dyn EnvFile>,
+        extent: u64,
+        floor: Floor,
+    ) -> Writer {
         Writer {
             layout,
             frames: Vec::new(),
             tail,
             file,
             extent,
+            floor,
             closed: false,
             staged: 0,
             alarm: None,
@@ -81,10 +90,11 @@ impl Writer {
             durable_seq,
         };
         let crc = self.layout.encode(&head, rows, &mut self.frames)?;
-        let offset = self.tail.offset + (self.frames.len() - start) as u64;
-        if let Err(source) = self.reserve(offset + PREFIX_LEN as u64) {
+        let len = (self.frames.len() - start) as u64;
+        let offset = self.tail.offset + len;
+        if let Err(error) = self.make_room(len, offset + PREFIX_LEN as u64) {
             self.frames.truncate(start);
-            return Err(AppendError::NoSpace { source });
+            return Err(error);
         }
         self.tail = Tail { offset, seq: head.seq, crc, at: head.at };
         self.staged += 1;
@@ -102,17 +112,28 @@ impl Writer {
         }
     }
 
+    /// Refuses to take more of the file system than may be taken.
+    pub(crate) fn check_space(&self) -> Result<(), AppendError> {
+        self.floor.look(0).map(|_| ())
+    }
+
+    fn make_room(&mut self, len: u64, end: u64) -> Result<(), AppendError> {
+        let growth = end.saturating_sub(self.extent);
+        let spare = self.floor.admit(len, growth)?;
+        self.reserve(end, spare).map_err(|source| AppendError::NoSpace { source })
+    }
+
     /// Writes zeros up to at least `end`, so that the group's own write cannot lack space.
     ///
     /// The zeros need no sync of their own: the group's sync covers them. A zero-filled file is
     /// synced 1.3 to 1.8 times as fast as a growing one, so they are written ahead of need, in
-    /// steps that grow with the file.
-    fn reserve(&mut self, end: u64) -> io::Result<()> {
+    /// steps that grow with the file, as long as the file may grow by so much.
+    fn reserve(&mut self, end: u64, spare: u64) -> io::Result<()> {
         if end <= self.extent {
             return Ok(());
         }
         let step = self.extent.clamp(PREFIX_LEN as u64, EXTENT_STEP_MAX);
-        let ahead = end.max(self.extent + step);
+        let ahead = if step <= spare { end.max(self.extent + step) } else { end };
         // Where a whole step does not fit any more, what is needed still may.
         for wanted in [ahead, end] {
             match self.file.write_zeros_at(self.extent..wanted) {

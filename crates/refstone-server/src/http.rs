@@ -20,6 +20,7 @@ use crate::create::{self, CreateOnPush};
 use crate::init::InitError;
 use crate::listing;
 use crate::receive::{self, Outcome, Push, Speaker};
+use crate::refs::NoPush;
 use crate::repository::{Repositories, Repository, RepositoryError, RepositoryName};
 use crate::stream::{self, ChunkWriter, StreamError};
 use crate::text;
@@ -92,6 +93,8 @@ pub(crate) enum Problem {
     #[error(transparent)]
     Repository(#[from] RepositoryError),
     #[error(transparent)]
+    NoPush(#[from] NoPush),
+    #[error(transparent)]
     Init(#[from] InitError),
     #[error(transparent)]
     Body(#[from] BodyError),
@@ -116,6 +119,7 @@ impl Problem {
             Self::Command(CommandError::TooMuch { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Command(_) | Self::Upload(UploadError::Request(_)) => StatusCode::BAD_REQUEST,
             Self::Body(error) | Self::Upload(UploadError::Body(error)) => body_status(error),
+            Self::NoPush(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Repository(_) | Self::Init(_) | Self::Upload(_) | Self::Internal => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
@@ -262,7 +266,7 @@ async fn advertise_push(
 ) -> Result<Body, Problem> {
     service.user.actor(headers)?;
     let repository = service.for_push(name).await?;
-    let view = repository.as_ref().map(|repository| repository.store().view());
+    let view = repository.as_ref().map(|repository| repository.view());
     let format = object_format(repository.as_deref());
     Ok(stream::produce(move |out| list_for_push(view.as_ref(), format, out)))
 }
@@ -330,7 +334,12 @@ async fn receive_pack(
         body.drain().await?;
         Body::empty()
     } else {
-        match service.existing_or_new(existing, &name, &request).await {
+        let repository = service.existing_or_new(existing, &name, &request).await;
+        let takes_it = repository.and_then(|repository| {
+            repository.check_push()?;
+            Ok(repository)
+        });
+        match takes_it {
             Ok(repository) => {
                 let push = Push { repository, request, actor, pack };
                 service.push(name, push, body).await?

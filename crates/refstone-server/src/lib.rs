@@ -23,6 +23,7 @@ mod peel;
 mod projection;
 mod quarantine;
 mod receive;
+mod refs;
 mod repository;
 mod server;
 mod settings;

@@ -54,7 +54,7 @@ impl Projections {
     /// held while it is made, so that many fetches after a push make one.
     pub(crate) async fn current(&self, repository: &Repository) -> io::Result<Arc<Projection>> {
         let mut newest = self.newest.lock().await;
-        let view = repository.store().view();
+        let view = repository.view();
         if let Some(projection) = newest.as_ref().filter(|made| made.seq == view.seq()) {
             return Ok(Arc::clone(projection));
         }
@@ -68,8 +68,8 @@ impl Projections {
     }
 }
 
-/// A full disk stops pushes; it must not stop fetches. Then the system's temporary directory,
-/// which is often another file system, has to do.
+/// A full or read-only file system stops pushes; it must not stop fetches. Then the system's
+/// temporary directory, which is often on another one, has to do.
 fn make_somewhere(
     repository: &Path,
     format: ObjectFormat,
@@ -80,16 +80,16 @@ fn make_somewhere(
     let made =
         fs::create_dir_all(&usual).and_then(|()| make(&usual, repository, format, view, peeled));
     match made {
-        Err(error) if is_full(&error) => {
+        Err(error) if takes_nothing(&error) => {
             make(&std::env::temp_dir(), repository, format, view, peeled)
         }
         made => made,
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{QuotaExceeded, StorageFull};
-    matches!(error.kind(), QuotaExceeded | StorageFull)
+fn takes_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
 }
 
 fn make(

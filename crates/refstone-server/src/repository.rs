@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use refstone::{ErrorKind, ObjectFormat, ObjectId, OpenError, ReadError, RefStore, View};
+use refstone::{ErrorKind, MinFree, ObjectFormat, ObjectId, OpenError, ReadError, RefStore, View};
 use tokio::time::Instant;
 
 use crate::git::GitEnv;
@@ -18,6 +18,7 @@ use crate::listing::{self, Listed};
 use crate::peel::{PeelCache, Peeled};
 use crate::projection::{self, Projections};
 use crate::quarantine::{self, Keeps};
+use crate::refs::{NoPush, Refs};
 use crate::settings::{Settings, SettingsCache};
 use crate::text;
 
@@ -63,7 +64,7 @@ pub(crate) struct Repository {
     path: PathBuf,
     objects: PathBuf,
     identity: Identity,
-    store: RefStore,
+    refs: Refs,
     keeps: Arc<Keeps>,
     peels: PeelCache,
     settings: SettingsCache,
@@ -126,26 +127,24 @@ impl RepositoryError {
 
 impl Repository {
     /// Takes the log's lock. Whoever holds it may remove what a dead server left.
-    fn open(path: &Path, identity: Identity) -> Result<Self, RepositoryError> {
+    fn open(path: &Path, identity: Identity, min_free: MinFree) -> Result<Self, RepositoryError> {
         let name = || path.file_name().unwrap_or_default().display().to_string();
-        let store = RefStore::open(&path.join(LOG_DIRECTORY)).map_err(|source| {
-            let name = name();
-            RepositoryError::Log { name, source }
-        })?;
-        expect_objects_of(path, &store).map_err(|source| {
+        let refs = Refs::open(path, &path.join(LOG_DIRECTORY), min_free).map_err(|source| {
             let name = name();
             RepositoryError::Log { name, source }
         })?;
         let objects = path.join("objects");
-        sweep(path, &objects).map_err(|source| {
-            let name = name();
-            RepositoryError::Io { name, source }
-        })?;
+        if refs.store().is_some() {
+            sweep(path, &objects).map_err(|source| {
+                let name = name();
+                RepositoryError::Io { name, source }
+            })?;
+        }
         Ok(Self {
             path: path.to_owned(),
             objects,
             identity,
-            store,
+            refs,
             keeps: Arc::default(),
             peels: PeelCache::default(),
             settings: SettingsCache::default(),
@@ -166,8 +165,19 @@ impl Repository {
         &self.objects
     }
 
-    pub(crate) fn store(&self) -> &RefStore {
-        &self.store
+    /// The store; none if it cannot be written.
+    pub(crate) fn store(&self) -> Option<&RefStore> {
+        self.refs.store()
+    }
+
+    /// The durable refs.
+    pub(crate) fn view(&self) -> View {
+        self.refs.view()
+    }
+
+    /// Whether a push makes sense at the moment.
+    pub(crate) fn check_push(&self) -> Result<(), NoPush> {
+        self.refs.check_push()
     }
 
     pub(crate) fn keeps(&self) -> &Arc<Keeps> {
@@ -179,7 +189,7 @@ impl Repository {
     }
 
     pub(crate) fn format(&self) -> ObjectFormat {
-        self.store.object_format()
+        self.refs.format()
     }
 
     pub(crate) async fn settings(&self) -> io::Result<Settings> {
@@ -206,17 +216,6 @@ fn gather_oids(view: &View, prefixes: &[Vec<u8>]) -> Result<Vec<ObjectId>, ReadE
     listed.filter(may_peel).map(|item| Ok(item?.oid)).collect()
 }
 
-/// A log of another hash beside the objects would be of another repository.
-fn expect_objects_of(path: &Path, store: &RefStore) -> Result<(), OpenError> {
-    let mut ask = GitEnv::repository(path).command(["rev-parse", "--show-object-format"]);
-    // Where git does not answer, its later answers say why; there is nothing to compare with.
-    let said = ask.as_std_mut().output().map(|output| output.stdout).unwrap_or_default();
-    match String::from_utf8_lossy(&said).trim().parse() {
-        Ok(format) => Ok(store.log().expect_object_format(format)?),
-        Err(_) => Ok(()),
-    }
-}
-
 fn sweep(path: &Path, objects: &Path) -> io::Result<()> {
     quarantine::sweep(objects)?;
     match fs::remove_dir_all(path.join(projection::DIRECTORY)) {
@@ -229,6 +228,7 @@ fn sweep(path: &Path, objects: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Repositories {
     data: PathBuf,
+    min_free: MinFree,
     /// `None` once the server shuts down.
     slots: Mutex<Option<HashMap<RepositoryName, Slot>>>,
 }
@@ -237,8 +237,8 @@ pub(crate) struct Repositories {
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Repository>>>>;
 
 impl Repositories {
-    pub(crate) fn new(data: PathBuf) -> Self {
-        Self { data, slots: Mutex::new(Some(HashMap::new())) }
+    pub(crate) fn new(data: PathBuf, min_free: MinFree) -> Self {
+        Self { data, min_free, slots: Mutex::new(Some(HashMap::new())) }
     }
 
     pub(crate) fn path(&self, name: &RepositoryName) -> PathBuf {
@@ -263,12 +263,18 @@ impl Repositories {
         };
         let mut slot = slot.lock().await;
         self.check_running()?;
-        if let Some(open) = slot.take_if(|open| Some(open.identity) != identity) {
+        let replaced = slot.take_if(|open| Some(open.identity) != identity || open.refs.is_stale());
+        let was_read_only = replaced.as_ref().is_some_and(|open| open.store().is_none());
+        if let Some(open) = replaced {
             close(open).await;
         }
         match (&*slot, identity) {
             (Some(open), _) => Ok(Some(Arc::clone(open))),
-            (None, Some(identity)) => open_into(&mut slot, path, identity).await.map(Some),
+            (None, Some(identity)) => {
+                let opened = open_when_unlocked(path, identity, self.min_free).await?;
+                tell_read_only(&opened, was_read_only);
+                Ok(Some(Arc::clone(slot.insert(Arc::new(opened)))))
+            }
             (None, None) => Ok(None),
         }
     }
@@ -312,13 +318,12 @@ impl Repositories {
     }
 }
 
-async fn open_into(
-    slot: &mut Option<Arc<Repository>>,
-    path: PathBuf,
-    identity: Identity,
-) -> Result<Arc<Repository>, RepositoryError> {
-    let opened = open_when_unlocked(path, identity).await?;
-    Ok(Arc::clone(slot.insert(Arc::new(opened))))
+/// Tells the operator once, and not with every attempt, that a log cannot be written.
+fn tell_read_only(opened: &Repository, was_read_only: bool) {
+    if let Some(refs) = opened.refs.read_only().filter(|_| !was_read_only) {
+        let (repository, problem) = (opened.name(), &refs.problem);
+        tracing::error!(%repository, %problem, "a repository is served read-only");
+    }
 }
 
 /// Waits a moment for the lock: a server that is being replaced is about to give it up, and so is a
@@ -326,11 +331,13 @@ async fn open_into(
 async fn open_when_unlocked(
     path: PathBuf,
     identity: Identity,
+    min_free: MinFree,
 ) -> Result<Repository, RepositoryError> {
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
         let path = path.clone();
-        let opened = tokio::task::spawn_blocking(move || Repository::open(&path, identity)).await;
+        let open = move || Repository::open(&path, identity, min_free);
+        let opened = tokio::task::spawn_blocking(open).await;
         match opened.expect("opening a repository does not panic") {
             Err(error) if error.is_locked() && Instant::now() < patience => {
                 tokio::time::sleep(LOCK_RETRY).await;
@@ -342,7 +349,8 @@ async fn open_when_unlocked(
 
 async fn close(repository: Arc<Repository>) {
     let path = repository.path.clone();
-    let closed = tokio::task::spawn_blocking(move || repository.store.close()).await;
+    let close = move || repository.store().map_or(Ok(()), RefStore::close);
+    let closed = tokio::task::spawn_blocking(close).await;
     let problem = match closed {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
+use refstone::MinFree;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
@@ -35,6 +36,8 @@ pub struct ServerOptions {
     pub user: UserPolicy,
     /// How much one push may ask for.
     pub limits: Limits,
+    /// How much of the file system stays free: below it pushes are refused, and fetches go on.
+    pub min_free: MinFree,
 }
 
 /// A git server over smart HTTP.
@@ -102,7 +105,7 @@ impl Server {
         check_git()?;
         Ok(Self {
             service: Arc::new(Service {
-                repositories: Repositories::new(data),
+                repositories: Repositories::new(data, options.min_free),
                 create_on_push: options.create_on_push,
                 user: options.user,
                 limits: options.limits,

@@ -117,7 +117,7 @@ pub(crate) async fn answer_v2(
 }
 
 async fn ls_refs(repository: &Repository, request: LsRefs) -> Result<Body, UploadError> {
-    let view = repository.store().view();
+    let view = repository.view();
     let peeled = if request.peel {
         let prefixes = request.scans().iter().map(|scan| scan.to_vec()).collect();
         repository.peel_below(&view, prefixes).await?

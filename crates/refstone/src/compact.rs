@@ -148,6 +148,8 @@ impl Compaction<'_> {
 
     fn rewrite(&mut self, through: Seq) -> Result<Option<SeqRange>, CompactError> {
         let first = self.state.snapshot().tables.reaches().next();
+        // A range starts where the one before ended, also in a gap. It ends with a transaction.
+        let through = self.log.gaps().at_or_before(through);
         if through < first {
             return Ok(None);
         }
@@ -311,7 +313,7 @@ impl Seal<'_, '_> {
 
     fn identity(&self, last_crc: u32, last_at: Timestamp) -> sealed::Identity {
         let shelves = self.compaction.shelves;
-        let gaps = self.compaction.log.gaps().iter().copied();
+        let gaps = self.compaction.log.gaps().ranges().iter().copied();
         sealed::Identity {
             log_id: shelves.log_id,
             object_format: shelves.object_format,

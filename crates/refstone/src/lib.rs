@@ -118,9 +118,10 @@ pub use name::{NAME_LEN_MAX, NameError, NameProblem, PushChange, RefName};
 pub use oid::{ObjectId, ObjectIdError};
 pub use pending::{Committed, Pending, PendingEach};
 pub use prepared::Prepared;
-pub use read::{At, read_view, read_view_at, read_view_with};
+pub use read::{At, read_object_format, read_view, read_view_at, read_view_with};
 pub use refstone_log::{
-    AppendError, CommitError, Env, ErrorKind, Log, ObjectFormat, OsEnv, Recovery, Seq, Timestamp,
+    AppendError, CommitError, Env, ErrorKind, Log, MinFree, ObjectFormat, OsEnv, Recovery, Seq,
+    Timestamp,
 };
 pub use refusal::{Reason, Refusal};
 pub use row::RefMove;

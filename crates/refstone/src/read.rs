@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use refstone_log::{Env, Seq, Timestamp};
+use refstone_log::{Env, LogReader, ObjectFormat, OsEnv, Seq, Timestamp};
 
 use crate::archive::{Archive, os_env};
 use crate::error::OpenError;
@@ -18,6 +18,15 @@ use crate::view::View;
 /// If there is no log, or it is damaged.
 pub fn read_view(dir: &Path) -> Result<View, OpenError> {
     read_view_at(dir, At::Seq(Seq::new(u64::MAX)))
+}
+
+/// The hash that names the objects of a store.
+///
+/// # Errors
+///
+/// If there is no log, or its schema is damaged.
+pub fn read_object_format(dir: &Path) -> Result<ObjectFormat, OpenError> {
+    Ok(LogReader::open(&OsEnv, dir)?.object_format())
 }
 
 /// A point in the history of a store.

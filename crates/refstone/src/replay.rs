@@ -27,7 +27,10 @@ impl Replay {
         Replay { seq, recent, tables, problem: None }
     }
 
-    /// Applies one transaction. The first problem ends the replay; [`Replay::finish`] tells it.
+    /// Applies one transaction. Where sequences are missing, the log has recorded that a repair lost
+    /// them: what they moved is as the transactions before and after left it.
+    ///
+    /// The first problem ends the replay; [`Replay::finish`] tells it.
     pub(crate) fn apply(&mut self, frame: &Frame<'_>) {
         if self.problem.is_some() {
             return;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use refstone_log::{
-    AppendError, Commit, CommitError, Env, Log, ObjectFormat, OsEnv, Recovery, RefLogOptions,
-    RefRow, Seq, Stage,
+    AppendError, Commit, CommitError, Env, Frame, Log, LogOptions, MinFree, ObjectFormat, OsEnv,
+    Recovery, RefLogOptions, RefRow, Seq, Stage,
 };
 
 use crate::compact::{CompactError, CompactOptions, Compacted, Progress};
@@ -80,12 +80,17 @@ pub struct RefStore {
 pub struct OpenOptions {
     env: Arc<dyn Env>,
     compacting: Compacting,
+    min_free: MinFree,
 }
 
 impl Default for OpenOptions {
-    /// The operating system's files, and compaction when it is due.
+    /// The operating system's files, compaction when it is due, and 64 MiB that stay free.
     fn default() -> Self {
-        OpenOptions { env: Arc::new(OsEnv), compacting: Compacting::default() }
+        OpenOptions {
+            env: Arc::new(OsEnv),
+            compacting: Compacting::default(),
+            min_free: MinFree::Auto,
+        }
     }
 }
 
@@ -100,6 +105,13 @@ impl OpenOptions {
     #[must_use]
     pub fn compacting(self, compacting: Compacting) -> OpenOptions {
         OpenOptions { compacting, ..self }
+    }
+
+    /// The same, with so much of the file system left free: a transaction that would leave less is
+    /// refused, as [`AppendError::LowSpace`].
+    #[must_use]
+    pub fn min_free(self, min_free: MinFree) -> OpenOptions {
+        OpenOptions { min_free, ..self }
     }
 }
 
@@ -144,7 +156,10 @@ impl RefStore {
     ///
     /// # Errors
     ///
-    /// If another writer has it, if durable bytes are damaged, or as the operating system says.
+    /// If another writer has it, if durable bytes are damaged, or as the operating system says. If
+    /// the environment lets it be read only, the [kind](OpenError::kind) is
+    /// [`ReadOnly`](refstone_log::ErrorKind::ReadOnly), and [`read_view`](crate::read_view) and
+    /// [`history`](crate::history()) work.
     pub fn open(dir: &Path) -> Result<RefStore, OpenError> {
         RefStore::open_with(dir, OpenOptions::default())
     }
@@ -155,11 +170,12 @@ impl RefStore {
     ///
     /// As [`RefStore::open`].
     pub fn open_with(dir: &Path, options: OpenOptions) -> Result<RefStore, OpenError> {
-        let OpenOptions { env, compacting } = options;
+        let OpenOptions { env, compacting, min_free } = options;
         let state = Arc::new(State::default());
         let mut replay = Replay::default();
-        let (log, recovery) =
-            Log::open(env.clone(), dir, state.clone(), &mut |frame| replay.apply(frame))?;
+        let options = LogOptions { min_free, ..LogOptions::default() };
+        let mut apply = |frame: &Frame<'_>| replay.apply(frame);
+        let (log, recovery) = Log::open_in(options, env.clone(), dir, state.clone(), &mut apply)?;
         let shelves = Shelves {
             env,
             history: Shelf::history(dir),
@@ -422,6 +438,16 @@ impl RefStore {
     #[must_use]
     pub fn maintenance(&self) -> &Maintenance {
         &self.maintenance
+    }
+
+    /// Says whether there is as much free space as a transaction must leave; see
+    /// [`OpenOptions::min_free`].
+    ///
+    /// # Errors
+    ///
+    /// [`AppendError::LowSpace`] if there is less.
+    pub fn check_space(&self) -> Result<(), AppendError> {
+        self.log.check_space()
     }
 
     /// Commits what is staged and releases the lock. Later transactions fail as closed.

@@ -83,6 +83,9 @@ impl Disk {
 
     /// Copies what can be reached from a node by the names that survive.
     fn survive(&self, ino: Ino, keep: &mut Keep<'_>, nodes: &mut BTreeMap<Ino, Node>) {
+        if nodes.contains_key(&ino) {
+            return;
+        }
         let node = match &self.nodes[&ino] {
             Node::File(content) => Node::File(Arc::new(content.survive(keep))),
             Node::Dir(dir) => {
@@ -243,6 +246,16 @@ impl Disk {
         let ino = self.dir(source)?.find(old).ok_or_else(not_found)?;
         let tick = self.advance();
         self.dir_mut(source)?.rename(tick, old, new, ino);
+        Ok(())
+    }
+
+    pub(super) fn link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let (ino, place) = (self.find(from)?, self.place(to)?);
+        if self.dir(place.0)?.find(place.1).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let tick = self.advance();
+        self.dir_mut(place.0)?.link(tick, place.1, ino);
         Ok(())
     }
 

@@ -15,6 +15,8 @@ pub enum Op {
     CreateDir,
     /// A file renamed.
     Rename,
+    /// A second name given to a file.
+    Link,
     /// A file removed.
     Remove,
     /// A directory listed.
@@ -39,12 +41,13 @@ pub enum Op {
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 15] = [
+    pub const ALL: [Op; 16] = [
         Op::Create,
         Op::OpenRead,
         Op::OpenWrite,
         Op::CreateDir,
         Op::Rename,
+        Op::Link,
         Op::Remove,
         Op::List,
         Op::SyncDir,
@@ -83,7 +86,13 @@ impl Fault {
             Fault::Error(_) => true,
             Fault::DoneBut(_) => matches!(
                 op,
-                Op::Create | Op::CreateDir | Op::Rename | Op::Remove | Op::SyncDir | Op::Sync
+                Op::Create
+                    | Op::CreateDir
+                    | Op::Rename
+                    | Op::Link
+                    | Op::Remove
+                    | Op::SyncDir
+                    | Op::Sync
             ),
             Fault::HalfThen(_) | Fault::NoBytes => op == Op::Write,
             Fault::Short => matches!(op, Op::Read | Op::Write),

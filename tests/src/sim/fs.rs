@@ -206,6 +206,10 @@ impl Env for SimFs {
         self.whole(Op::Rename, |kernel| kernel.disk.rename(from, to))
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.whole(Op::Link, |kernel| kernel.disk.link(from, to))
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.whole(Op::Remove, |kernel| kernel.disk.remove(path))
     }

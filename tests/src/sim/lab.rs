@@ -37,16 +37,16 @@ struct Outcome {
 #[derive(Debug)]
 pub struct Lab {
     effort: Effort,
-    sabotage: Sabotage,
+    pub(super) sabotage: Sabotage,
     /// What it has done so far.
     pub report: Report,
-    run: Run,
+    pub(super) run: Run,
 }
 
 /// What belongs to one workload.
 #[derive(Debug)]
-struct Run {
-    rng: Rng,
+pub(super) struct Run {
+    pub(super) rng: Rng,
     /// Disks that were judged, by their checksums.
     outcomes: HashMap<u32, Vec<(Disk, Rc<Outcome>)>>,
     /// Length and checksum of published parts that a stock reader has read.
@@ -205,7 +205,7 @@ impl Lab {
             None => self.create_anew(&fs)?,
         }
         if depth == 0 && self.run.rng.chance(self.effort.used) {
-            self.flip_a_bit(disk, end)?;
+            self.flip_a_bit(disk, end, &outcome.recovered)?;
         }
         Ok(outcome)
     }
@@ -349,8 +349,8 @@ impl Lab {
         if same { Ok(()) } else { Err("a stock reader sees other rows".to_owned()) }
     }
 
-    /// Damage to what was published is refused, and nothing is changed.
-    fn flip_a_bit(&mut self, disk: &Disk, end: usize) -> Verdict {
+    /// Damage to what was published is refused, and nothing is changed. A repair saves the rest.
+    fn flip_a_bit(&mut self, disk: &Disk, end: usize, before: &Found) -> Verdict {
         if end == 0 {
             return Ok(());
         }
@@ -369,7 +369,10 @@ impl Lab {
         }
         let same =
             fs.disk().read(&observe::live_path()).ok() == damaged.read(&observe::live_path()).ok();
-        if same { Ok(()) } else { context("the file was changed") }
+        if !same {
+            return context("the file was changed");
+        }
+        self.crash_repair(&damaged, before).or_else(|what| context(&what))
     }
 }
 

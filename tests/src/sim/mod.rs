@@ -27,6 +27,7 @@ mod kernel;
 mod lab;
 pub mod model;
 pub mod observe;
+mod repaired;
 mod report;
 mod rng;
 mod sabotage;

@@ -155,7 +155,15 @@ fn decode_row(batch: &RecordBatch, row: usize) -> Row {
 /// # Errors
 /// If the directory cannot be listed.
 pub fn kept(disk: &super::Disk, dir: &Path) -> std::io::Result<Vec<Vec<u8>>> {
+    kept_as(disk, dir, ".cut-")
+}
+
+/// The bytes of every file with this in its name.
+///
+/// # Errors
+/// If the directory cannot be listed.
+pub fn kept_as(disk: &super::Disk, dir: &Path, part: &str) -> std::io::Result<Vec<Vec<u8>>> {
     let names = disk.list(dir)?;
-    let cut = names.iter().filter(|name| name.to_string_lossy().contains(".cut-"));
-    cut.map(|name| disk.read(&dir.join(name)).map(<[u8]>::to_vec)).collect()
+    let named = names.iter().filter(|name| name.to_string_lossy().contains(part));
+    named.map(|name| disk.read(&dir.join(name)).map(<[u8]>::to_vec)).collect()
 }

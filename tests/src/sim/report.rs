@@ -45,18 +45,21 @@ pub struct Report {
     pub nested: u64,
     /// Disks with a flipped bit.
     pub damaged: u64,
+    /// Repairs of those that were crashed at every operation.
+    pub repairs: u64,
     /// What went wrong.
     pub violations: Vec<Violation>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { workloads, moments, states, nested, damaged, violations } = self;
+        let Report { workloads, moments, states, nested, damaged, repairs, violations } = self;
         let violations = violations.len();
         write!(
             f,
             "{workloads} workloads crashed at {moments} moments, {states} crash states ({nested} \
-             after a crashed recovery), {damaged} damaged disks, {violations} violations"
+             after a crashed recovery), {damaged} damaged disks, {repairs} crashed repairs, \
+             {violations} violations"
         )
     }
 }

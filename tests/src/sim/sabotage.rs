@@ -92,6 +92,10 @@ impl Env for Sabotaged {
         self.fs.rename(from, to)
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.hard_link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.fs.remove(path)
     }

@@ -163,10 +163,16 @@ impl Repo {
 
     /// Flips a byte inside the newest transaction.
     pub(crate) fn damage_newest(&self) {
-        let (end, slot) = self.newest();
+        let middle = self.middle_of_newest();
         let mut bytes = fs::read(self.live()).unwrap();
-        bytes[usize::try_from((slot + end) / 2).unwrap()] ^= 1;
+        bytes[middle] ^= 1;
         fs::write(self.live(), bytes).unwrap();
+    }
+
+    /// A byte inside the newest transaction.
+    pub(crate) fn middle_of_newest(&self) -> usize {
+        let (end, slot) = self.newest();
+        usize::try_from(u64::midpoint(slot, end)).unwrap()
     }
 
     /// Where the newest transaction ends, and where it starts.

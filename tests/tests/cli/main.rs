@@ -11,6 +11,7 @@ mod init;
 mod log;
 mod objects_as_git;
 mod refs;
+mod repair;
 mod server;
 mod update_ref;
 mod verify;

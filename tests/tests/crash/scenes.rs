@@ -270,7 +270,7 @@ fn a_repair_without_space_changes_nothing_and_succeeds_when_there_is_some() {
         let fs = SimFs::boot(disk.clone());
         fs.plan(Plan { op, after: 0, fault: Fault::Error(Io::StorageFull), lasting: true });
         match observe::open(Sabotage::None.env(&fs), Mode::Durable) {
-            Err(Refusal::Error(error)) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}"),
+            Err(Refusal::Error(error)) => assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}"),
             other => panic!("{op:?}: {other:?}"),
         }
         let live = observe::live_path();

@@ -4,4 +4,5 @@
 
 mod histories;
 mod kill;
+mod space;
 mod stories;

@@ -147,7 +147,7 @@ fn a_log_whose_live_file_alone_is_gone_is_to_be_restored() {
 // Break: treating an absent or empty live file as a new log.
 #[test]
 fn a_live_file_that_is_missing_or_empty_beside_history_is_refused_and_not_made_anew() {
-    for witness in ["history", "tables", "refs.arrow.cut-1"] {
+    for witness in ["history", "tables", "refs.arrow.cut-1", "refs.arrow.damaged-1"] {
         let scratch = ScratchLog::new();
         fs::create_dir(scratch.dir().join(witness)).unwrap();
         fs::remove_file(scratch.live()).unwrap();

@@ -19,7 +19,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use clap::Args;
-use refstone::{Committed, Deref, Prepared, Reason, RefStore, Transaction, TransactionError};
+use refstone::{
+    Committed, Deref, MinFree, OpenOptions, Prepared, Reason, RefStore, Transaction,
+    TransactionError,
+};
 use serde::Serialize;
 
 use self::grammar::{Command, Meaning};
@@ -85,6 +88,9 @@ pub(crate) struct UpdateRef {
     /// Refuse new values that are no objects of the repository, and branches that are no commits
     #[arg(long)]
     check_objects: bool,
+    /// How much of the file system stays free: auto (64M), a size such as 2G, or 0 for no floor
+    #[arg(long, value_name = "SIZE", default_value = "auto")]
+    min_free: MinFree,
     /// Who moves the references [default: the login name of the environment]
     #[arg(long)]
     actor: Option<OsString>,
@@ -109,7 +115,8 @@ impl UpdateRef {
             return Err(Failure::usage("Refusing to perform update with empty message.").fatal());
         }
         let dir = repo::log_directory(&self.repo)?;
-        let store = RefStore::open(&dir)?;
+        let options = OpenOptions::default().min_free(self.min_free);
+        let store = RefStore::open_with(&dir, options)?;
         repo::tell_recovery(store.recovery());
         let session = Session {
             store: &store,

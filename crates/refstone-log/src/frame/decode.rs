@@ -210,7 +210,7 @@ impl Layout {
         expected: &Expected,
     ) -> Result<Frame<'a>, FrameError> {
         let frame = self.verify_alone(bytes)?;
-        let found = u32_at(frame.bytes, frame.bytes.len() - 8);
+        let found = frame.previous_crc();
         if let Some(expected) = expected.previous_crc.filter(|&expected| expected != found) {
             return Err(FrameError::Chain { expected, found });
         }
@@ -360,6 +360,11 @@ impl<'a> Frame<'a> {
     #[must_use]
     pub fn crc(&self) -> u32 {
         u32_at(self.bytes, self.bytes.len() - 4)
+    }
+
+    /// The checksum of the frame before.
+    pub(crate) fn previous_crc(&self) -> u32 {
+        u32_at(self.bytes, self.bytes.len() - 8)
     }
 
     /// The frame as it stands in the file, from its continuation marker to its trailer.

@@ -6,6 +6,7 @@
 
 pub(crate) mod decode;
 pub(crate) mod encode;
+pub(crate) mod gaps;
 pub(crate) mod layout;
 pub(crate) mod schema;
 pub mod text;

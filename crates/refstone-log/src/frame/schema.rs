@@ -7,6 +7,7 @@ use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, wr
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
 use super::decode::SharedSchema;
+use super::gaps::Gaps;
 use super::layout::{MARKER, PREFIX_LEN};
 use super::text::{Backslash, escape_into, unescape};
 use crate::kind::{Column, ColumnType, Kind, ObjectFormat};
@@ -41,8 +42,8 @@ pub(crate) struct Identity {
     /// The initial symbolic target of `HEAD`.
     pub(crate) head: Vec<u8>,
     pub(crate) anchor: Anchor,
-    /// Sequences that a repair lost: inclusive ranges, ascending.
-    pub(crate) gaps: Vec<(Seq, Seq)>,
+    /// Sequences that a repair lost.
+    pub(crate) gaps: Gaps,
 }
 
 impl Identity {
@@ -50,7 +51,7 @@ impl Identity {
     pub(crate) fn fresh(log_id: [u8; 16], object_format: ObjectFormat, head: Vec<u8>) -> Identity {
         let anchor =
             Anchor { seq: Seq::ZERO, crc: crc32c::crc32c(&log_id), at: Timestamp::default() };
-        Identity { kind: Kind::Refs, log_id, object_format, head, anchor, gaps: Vec::new() }
+        Identity { kind: Kind::Refs, log_id, object_format, head, anchor, gaps: Gaps::default() }
     }
 
     pub(crate) fn columns(&self) -> Vec<Column> {
@@ -75,7 +76,7 @@ impl Identity {
             ("checksum", String::from_utf8_lossy(&tag).into_owned()),
             ("first_seq", self.anchor.seq.next().to_string()),
             ("format", FORMAT.to_owned()),
-            ("gaps", format_gaps(&self.gaps)),
+            ("gaps", self.gaps.format()),
             ("head", String::from_utf8_lossy(&head).into_owned()),
             ("kind", self.kind.name().to_owned()),
             ("log_id", hex(&self.log_id)),
@@ -109,6 +110,51 @@ impl Identity {
         }
         Ok(identity)
     }
+}
+
+/// Longer messages are not mended: every bit costs a checksum of the whole.
+pub(crate) const MENDED_MAX: usize = 8 << 10;
+
+/// The identity in a message of which one bit is wrong, and the length of the message.
+///
+/// The checksum covers the whole message, so the one bit that makes it right is the one that was
+/// wrong: that any other does by chance is less likely than one in a hundred thousand.
+pub(crate) fn mend(head: &[u8], file_len: u64) -> Option<(Identity, usize)> {
+    let mut head = head[..head.len().min(MENDED_MAX)].to_vec();
+    suspects(&head, file_len).into_iter().find_map(|bit| {
+        head[bit / 8] ^= 1 << (bit % 8);
+        let mended = whole(&head, file_len);
+        head[bit / 8] ^= 1 << (bit % 8);
+        mended
+    })
+}
+
+/// The bits that may be the wrong one. Where the message has a length and a checksum, these are
+/// their own bits, and those of the others that make the checksum right.
+fn suspects(head: &[u8], file_len: u64) -> Vec<usize> {
+    let len = head.first_chunk().and_then(|prefix| message_len(*prefix, file_len).ok());
+    let message = len.and_then(|len| head.get(..len));
+    let Some((message, digits)) = message.and_then(|m| Some((m, checksum_digits(m)?))) else {
+        return (0..head.len() * 8).collect();
+    };
+    let stored = std::str::from_utf8(&message[digits..digits + 8]).unwrap_or_default();
+    let stored = u32::from_str_radix(stored, 16).ok();
+    let mut blank = message.to_vec();
+    blank[digits..digits + 8].copy_from_slice(CHECKSUM_BLANK);
+    let own = (0..PREFIX_LEN * 8).chain(digits * 8..(digits + 8) * 8);
+    let others = (PREFIX_LEN * 8..message.len() * 8).filter(|bit| {
+        blank[bit / 8] ^= 1 << (bit % 8);
+        let right = Some(crc32c::crc32c(&blank)) == stored;
+        blank[bit / 8] ^= 1 << (bit % 8);
+        right
+    });
+    own.chain(others).collect()
+}
+
+/// The identity in the message that these bytes start with.
+fn whole(head: &[u8], file_len: u64) -> Option<(Identity, usize)> {
+    let len = message_len(*head.first_chunk()?, file_len).ok()?;
+    Some((Identity::decode(head.get(..len)?).ok()?, len))
 }
 
 /// Why the file does not open with the schema of a log.
@@ -249,7 +295,7 @@ impl Pairs<'_> {
 
     fn identity(&self) -> Result<Identity, SchemaError> {
         Ok(Identity {
-            gaps: self.parse("gaps", "ascending ranges such as 5-7,9-9", parse_gaps)?,
+            gaps: self.parse("gaps", "ascending ranges such as 5-7,9-9", Gaps::parse)?,
             kind: self.parse("kind", "refs", Kind::from_name)?,
             log_id: self.parse("log_id", "32 hex digits", unhex)?,
             object_format: self.parse("object_format", "sha1 or sha256", |f| f.parse().ok())?,
@@ -273,26 +319,6 @@ impl Pairs<'_> {
             })?,
         })
     }
-}
-
-fn format_gaps(gaps: &[(Seq, Seq)]) -> String {
-    let ranges: Vec<String> = gaps.iter().map(|(first, last)| format!("{first}-{last}")).collect();
-    ranges.join(",")
-}
-
-fn parse_gaps(text: &str) -> Option<Vec<(Seq, Seq)>> {
-    let mut gaps = Vec::new();
-    let mut after = Seq::ZERO;
-    for range in text.split(',').filter(|range| !range.is_empty()) {
-        let (first, last) = range.split_once('-')?;
-        let (first, last) = (Seq::new(first.parse().ok()?), Seq::new(last.parse().ok()?));
-        if first <= after || last < first || last >= Seq::MAX {
-            return None;
-        }
-        gaps.push((first, last));
-        after = last;
-    }
-    Some(gaps)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -319,7 +345,8 @@ mod tests {
         identity.object_format = ObjectFormat::Sha256;
         identity.head = b"refs/heads/\xff".to_vec();
         identity.anchor = Anchor { seq: Seq::new(41), crc: 0xabc, at: Timestamp::from_micros(-5) };
-        identity.gaps = vec![(Seq::new(43), Seq::new(44)), (Seq::new(50), Seq::new(50))];
+        identity.gaps.add(Seq::new(43), Seq::new(44));
+        identity.gaps.add(Seq::new(50), Seq::new(50));
         assert_eq!(Identity::decode(&identity.encode()).unwrap(), identity);
     }
 
@@ -332,6 +359,25 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(Identity::decode(&flipped).is_err(), "bit {bit} went unnoticed");
         }
+    }
+
+    // Break: trusting the length in the prefix, of which a bit may be wrong.
+    #[test]
+    fn any_one_wrong_bit_of_the_message_is_put_right() {
+        let message = identity().encode();
+        let file = [&message[..], &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]].concat();
+        let digits = checksum_digits(&message).unwrap();
+        let tag = digits * 8 - 20;
+        for bit in (64..message.len() * 8).step_by(511).chain([1, 9, 34, 37, 40, 63, tag, tag + 25])
+        {
+            let mut flipped = file.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let mended = mend(&flipped, flipped.len() as u64);
+            assert_eq!(mended, Some((identity(), message.len())), "bit {bit}");
+        }
+        let mut broken = file.clone();
+        broken[message.len() / 2] ^= 0x42;
+        assert_eq!(mend(&broken, broken.len() as u64), None, "two bits are wrong");
     }
 
     #[test]

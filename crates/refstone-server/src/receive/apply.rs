@@ -5,6 +5,7 @@ use std::fmt;
 use refstone::{Edit, ErrorKind, RefStore, Refusal, Transaction, TransactionError};
 
 use crate::quarantine::Kept;
+use crate::refs::NoPush;
 
 use super::Push;
 use super::rules::Judge;
@@ -98,21 +99,28 @@ async fn blocking<T: Send + 'static>(
     push: &Push,
     work: impl FnOnce(&RefStore) -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let store = push.repository.store().clone();
+    let Some(store) = push.repository.store().cloned() else {
+        return Err(Failure::new(ErrorKind::ReadOnly, &NoPush::ReadOnly));
+    };
     let done = tokio::task::spawn_blocking(move || work(&store)).await;
     done.map_err(|panic| Failure::new(ErrorKind::Unknown, &panic))
 }
 
 impl Failure {
     fn new(kind: ErrorKind, error: &dyn fmt::Display) -> Self {
-        let text = error.to_string();
+        // The full text of this one names the server's directories.
+        let text = match kind {
+            ErrorKind::LowSpace => NoPush::LowSpace.to_string(),
+            _ => error.to_string(),
+        };
         Self { kind, text }
     }
 
     fn reason(&self) -> &'static str {
-        match self.leaves_doubt() {
-            true => "outcome unknown: fetch before you push again",
-            false => "failed to update ref",
+        match self.kind {
+            ErrorKind::Unknown => "outcome unknown: fetch before you push again",
+            ErrorKind::LowSpace => "the server is short of disk space",
+            _ => "failed to update ref",
         }
     }
 

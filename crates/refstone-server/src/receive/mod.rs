@@ -69,7 +69,7 @@ impl Push {
 
     async fn answer(&self, unpacking: Unpacking, speaker: &Speaker, start: Instant) -> Outcome {
         let unpacked = unpacking.finish().await;
-        let view = self.repository.store().view();
+        let view = self.repository.view();
         let mut judge = Judge::new(&self.request, view, speaker);
         let outcome = match &unpacked {
             Ok(unpacked) => self.decide(unpacked, &mut judge).await,

@@ -13,7 +13,7 @@ pub(crate) struct Identity {
     /// The log they come from.
     pub(crate) log_id: [u8; 16],
     pub(crate) object_format: ObjectFormat,
-    /// The first of them.
+    /// The first of them, or the first of the lost ones before it.
     pub(crate) first: Seq,
     /// The last one.
     pub(crate) last: Seq,
@@ -29,11 +29,6 @@ const FORMAT: &str = "1";
 const KIND: &str = "history";
 
 impl Identity {
-    /// The first transaction that is there: a range may start with one that a repair lost.
-    pub(super) fn first_there(&self) -> Seq {
-        self.next(Seq::new(self.first.get().saturating_sub(1)))
-    }
-
     /// The sequence that follows `seq`, if none is missing but those that a repair lost.
     pub(super) fn next(&self, seq: Seq) -> Seq {
         let mut next = seq.next();
@@ -43,6 +38,11 @@ impl Identity {
             }
         }
         next
+    }
+
+    /// The first transaction that is there: a range may start with one that a repair lost.
+    pub(super) fn first_present(&self) -> Seq {
+        self.next(Seq::new(self.first.get().saturating_sub(1)))
     }
 
     pub(super) fn pairs(&self, form: Form) -> Vec<KeyValue> {

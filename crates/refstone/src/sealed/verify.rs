@@ -38,9 +38,9 @@ impl Order<'_> {
     fn check(&mut self, row: &StoredRow<'_>) -> Result<(), String> {
         let identity = self.file.identity();
         match self.reached {
-            None if row.seq == identity.first_there() => {}
+            None if row.seq == identity.first_present() => {}
             None => {
-                let expected = identity.first_there();
+                let expected = identity.first_present();
                 return Err(format!("transaction {}, expected {expected}", row.seq));
             }
             // The rows of a transaction share its time.

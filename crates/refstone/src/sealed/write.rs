@@ -195,7 +195,7 @@ impl<'e> HistoryWriter<'e> {
             return Err(self.invalid("its object format is another"));
         }
         let found = (self.first, self.last);
-        if found != (Some(identity.first_there()), (identity.last, identity.last_at)) {
+        if found != (Some(identity.first_present()), (identity.last, identity.last_at)) {
             let Identity { first, last, .. } = identity;
             return Err(self.invalid(format!("its rows are not those of {first}-{last}")));
         }

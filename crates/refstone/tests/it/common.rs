@@ -66,6 +66,13 @@ impl Scratch {
         (self.store, self.faults) = open(&self.dir());
     }
 
+    /// Does something to the files while the store is closed.
+    pub(crate) fn close_for(&mut self, work: impl FnOnce(&Path)) {
+        self.store.close().unwrap();
+        work(&self.dir());
+        (self.store, self.faults) = open(&self.dir());
+    }
+
     /// All refs, as text: `name=oid` or `name->target`.
     pub(crate) fn refs(&self) -> Vec<String> {
         listing(&self.store.view())

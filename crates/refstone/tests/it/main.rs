@@ -4,6 +4,7 @@
 
 mod common;
 mod compaction;
+mod repaired;
 
 mod judge;
 

@@ -1,0 +1,145 @@
+//! `refstone repair`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use refstone::{OsEnv, Seq};
+use refstone_log::{RepairError, RepairOptions, Repaired, repair};
+use serde::Serialize;
+
+use crate::exit::{CODES, Failure};
+use crate::output::Output;
+use crate::repo;
+use crate::text::{self, ranges};
+
+/// Make a sound log of a damaged one
+///
+/// Every transaction that is whole, wherever it stands, goes into a new live log. The sequences that
+/// are lost are recorded in it as gaps, and are never given out again. The damaged file keeps its
+/// bytes under the name `refs.arrow.damaged-<n>` beside it.
+///
+/// Restoring the log from a backup that goes as far loses nothing, and is better. What a lost
+/// transaction moved shows where the transactions before it had left it, until it is moved again:
+/// compare `refstone refs` with a clone or a backup.
+///
+/// A log in which nothing is damaged is refused, and so is one that somebody writes.
+///
+/// With --json, one object: `original`, which is null after --dry-run, `damage`, `transactions`,
+/// `last_seq`, `lost` and `given_up` (ranges of sequences), `damaged_bytes` and `torn_bytes` (ranges
+/// of bytes in the original, the end excluded).
+#[derive(Debug, Args)]
+#[command(after_long_help = CODES)]
+pub(crate) struct Repair {
+    /// The repository
+    repo: PathBuf,
+    /// Tell what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// A copy of this log's refs.arrow, whose schema takes the place of a damaged one
+    #[arg(long, value_name = "FILE")]
+    schema_from: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct JsonRepaired {
+    original: Option<String>,
+    damage: String,
+    transactions: u64,
+    last_seq: u64,
+    lost: Vec<[u64; 2]>,
+    given_up: Vec<[u64; 2]>,
+    damaged_bytes: Vec<[u64; 2]>,
+    torn_bytes: Vec<[u64; 2]>,
+}
+
+impl Repair {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let dir = repo::log_directory(&self.repo)?;
+        let options = RepairOptions { dry_run: self.dry_run, schema_from: self.schema_from };
+        let repaired = repair(&OsEnv, &dir, &options).map_err(|error| explain(&error))?;
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&JsonRepaired::of(&repaired))?,
+            false => say(&mut output, &repaired)?,
+        }
+        output.finish()
+    }
+}
+
+fn explain(error: &RepairError) -> Failure {
+    let failure = Failure::of_kind(error.kind(), error.to_string());
+    match error {
+        RepairError::NotDamaged { .. } => failure.with_hint(
+            "`refstone verify` tells what it checked; what a crash left is taken up when the log \
+             is opened",
+        ),
+        RepairError::Schema { .. } | RepairError::TooManyGaps { .. } => failure
+            .with_hint("the file was not changed; docs/durability.md says what else there is"),
+        _ => failure,
+    }
+}
+
+impl JsonRepaired {
+    fn of(repaired: &Repaired) -> JsonRepaired {
+        let bytes = |range: &std::ops::Range<u64>| [range.start, range.end];
+        JsonRepaired {
+            original: repaired.original.as_deref().map(text::path),
+            damage: repaired.damage.to_string(),
+            transactions: repaired.transactions,
+            last_seq: repaired.last_seq.get(),
+            lost: ranges(&repaired.lost),
+            given_up: ranges(repaired.given_up.as_slice()),
+            damaged_bytes: repaired.damaged.iter().map(bytes).collect(),
+            torn_bytes: repaired.torn.iter().map(bytes).collect(),
+        }
+    }
+}
+
+fn say(output: &mut Output, repaired: &Repaired) -> Result<(), Failure> {
+    let would = if repaired.original.is_none() { "would be " } else { "" };
+    let Repaired { transactions, last_seq, .. } = repaired;
+    let line = match transactions {
+        0 => format!("repaired: no transaction {would}saved"),
+        _ => {
+            format!("repaired: {transactions} transactions {would}saved, the newest is {last_seq}")
+        }
+    };
+    output.line(&[line.as_bytes()])?;
+    output.line(&[lost(&repaired.lost).as_bytes()])?;
+    if let Some(given_up) = repaired.given_up {
+        output.line(&[behind(given_up).as_bytes()])?;
+    }
+    if let Some(torn) = &repaired.torn {
+        let line = format!(
+            "left out: bytes {} to {}, a write that a crash cut short before it was acknowledged",
+            torn.start, torn.end
+        );
+        output.line(&[line.as_bytes()])?;
+    }
+    let line = match &repaired.original {
+        Some(original) => kept(original),
+        None => "nothing was changed: this was a dry run".to_owned(),
+    };
+    output.line(&[line.as_bytes()])
+}
+
+fn kept(original: &Path) -> String {
+    format!("the damaged log is kept in {}", text::path(original))
+}
+
+fn lost(lost: &[(Seq, Seq)]) -> String {
+    match lost {
+        [] => "lost: nothing that is known of".to_owned(),
+        lost => format!("lost: transactions {}", text::show_ranges(lost)),
+    }
+}
+
+fn behind(given_up: (Seq, Seq)) -> String {
+    format!(
+        "perhaps lost: what stood behind is not readable; sequences {} are not given out again",
+        text::show_ranges(&[given_up])
+    )
+}
