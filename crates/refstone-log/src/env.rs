@@ -183,11 +183,11 @@ impl dyn EnvFile + '_ {
     /// As the operating system says; some of the zeros may have been written then.
     pub fn write_zeros_at(&self, range: std::ops::Range<u64>) -> io::Result<()> {
         const CHUNK: usize = 64 << 10;
-        let zeros = [0; CHUNK];
+        static ZEROS: [u8; CHUNK] = [0; CHUNK];
         let mut offset = range.start;
         while offset < range.end {
             let len = usize::try_from(range.end - offset).map_or(CHUNK, |left| left.min(CHUNK));
-            self.write_all_at(&zeros[..len], offset)?;
+            self.write_all_at(&ZEROS[..len], offset)?;
             offset += len as u64;
         }
         Ok(())

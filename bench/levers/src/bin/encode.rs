@@ -14,7 +14,7 @@ use arrow_array::builder::{FixedSizeBinaryBuilder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch, TimestampMicrosecondArray, UInt64Array};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::{
-    CompressionContext, DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message,
+    DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
 };
 use arrow_schema::SchemaRef;
 use refstone_log::{Log, NoObserver, ObjectFormat, OsEnv, RefLogOptions, RefRow};
@@ -95,7 +95,7 @@ fn arrow_frame(schema: &SchemaRef, seq: u64) -> Result<Vec<u8>> {
     let batch = RecordBatch::try_new(schema.clone(), columns)?;
     let options = IpcWriteOptions::try_new(8, false, arrow_ipc::MetadataVersion::V5)?;
     let mut tracker = DictionaryTracker::new(false);
-    let mut compression = CompressionContext::default();
+    let mut compression = IpcWriteContext::default();
     let generator = IpcDataGenerator::default();
     let (_, encoded) = generator.encode(&batch, &mut tracker, &options, &mut compression)?;
     let mut bytes = Vec::with_capacity(1024);
