@@ -315,7 +315,8 @@ fn split(range: &mut Range<u32>, order: Order) -> Range<u32> {
     }
 }
 
-fn moves_of(
+/// The moves of a transaction, all or those of one ref.
+pub(crate) fn moves_of(
     frame: &Frame<'_>,
     dir: &Path,
     of: Option<&RefName>,

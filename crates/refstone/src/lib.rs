@@ -50,7 +50,7 @@ mod refusal;
 mod symref;
 
 // The state: tables and what is newer make a durable view; what is staged stands above it.
-#[allow(dead_code)]
+#[cfg_attr(not(test), expect(dead_code, reason = "its tests look whole entries up"))]
 mod table;
 
 mod stack;
@@ -102,6 +102,15 @@ mod history;
 
 mod read;
 
+mod restore;
+
+// What it consists of, and whether that is sound.
+mod stats;
+
+mod survey;
+
+mod verify;
+
 mod error;
 
 // What goes in and out beside transactions.
@@ -124,11 +133,15 @@ pub use refstone_log::{
     Timestamp,
 };
 pub use refusal::{Reason, Refusal};
+pub use restore::{RestoreError, restoring};
 pub use row::RefMove;
 pub use sealed::Form as HistoryForm;
+pub use stats::Stats;
 pub use store::{CreateOptions, OpenOptions, RefStore};
+pub use survey::{HistoryPart, LiveFile, Survey, TablePart, survey};
 pub use symref::SYMREF_READS_MAX;
 pub use transaction::Transaction;
+pub use verify::{Checked, StoreReport, verify};
 pub use view::{ResolveError, Resolved, Scan, View};
 
 /// The example of the README, so that it compiles.

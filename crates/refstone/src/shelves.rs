@@ -6,13 +6,12 @@ use std::sync::Arc;
 use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat};
 
 use crate::digest::Digest;
-use crate::edit::Target;
 use crate::error::{OpenError, ReadError};
 use crate::name::RefName;
 use crate::ranges::{SeqRange, Shelf, chain};
 use crate::sealed::{self, HistoryFile};
 use crate::stack::Stack;
-use crate::table::{self, Entry, Table};
+use crate::table::{self, Table};
 
 /// The directory of a store, and what of its log the files beside it must agree with.
 #[derive(Clone, Debug)]
@@ -143,19 +142,34 @@ impl Shelves {
         if range.last == anchor.seq && last_crc != anchor.crc {
             return Err(self.foreign(range));
         }
-        let mut digest = Digest::default();
-        for (row, moved) in (0..).zip(history.moves(0..history.rows())) {
-            let moved = moved?;
-            let target = match (moved.new_oid, moved.symref) {
-                (Some(oid), _) => Some(Target::Object(oid)),
-                (None, symref) => symref.map(Target::Symbolic),
-            };
-            let entry = Entry { seq: moved.seq, at: moved.at, target };
-            digest.note(moved.name, entry, row);
-        }
+        let digest = Digest::of(&history)?;
         self.write_table(range, digest, history.identity(), history.rows())?;
         self.sync(&self.tables)?;
         self.open_table(range)
+    }
+
+    /// Checks that a table says what the history file of its range says.
+    ///
+    /// Costs a read of both, and the memory of a rebuild.
+    pub(crate) fn compare(
+        &self,
+        table: &Arc<Table>,
+        history: &HistoryFile,
+    ) -> Result<(), ReadError> {
+        let (held, sealed) = (table.identity(), history.identity());
+        let ends = (held.last_crc, held.last_at) == (sealed.last_crc, sealed.last_at);
+        let mut digest = Digest::of(history)?;
+        if sealed.first == refstone_log::Seq::ZERO.next() {
+            digest.start_head(self.head.clone());
+        }
+        let differs = match ends && table.history_rows() == u64::from(history.rows()) {
+            true => digest.difference(table)?,
+            false => Some("its range ends otherwise".to_owned()),
+        };
+        let Some(differs) = differs else { return Ok(()) };
+        let (table, history) = (table.path().display(), history.path().display());
+        let problem = format!("{table}: it does not say what {history} says: {differs}");
+        Err(ReadError::because(ErrorKind::Corrupt, problem))
     }
 
     /// Writes the table that goes with a history file; the caller syncs the directory.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use refstone_log::{
     AppendError, Commit, CommitError, Env, Frame, Log, LogOptions, MinFree, ObjectFormat, OsEnv,
@@ -23,6 +24,7 @@ use crate::shelves::{Shelves, initial_head};
 use crate::snapshot::Snapshot;
 use crate::staged::Move;
 use crate::state::{Newest, State};
+use crate::stats::Stats;
 use crate::transaction::Transaction;
 use crate::transaction::judge::{self, Verdicts};
 use crate::transaction::plan::Plan;
@@ -73,6 +75,8 @@ pub struct RefStore {
     maintenance: Arc<Maintenance>,
     holds: Holds,
     recovery: Arc<Recovery>,
+    /// The newest durable transaction when it was opened.
+    opened_at: Seq,
 }
 
 /// How a store is opened.
@@ -189,7 +193,8 @@ impl RefStore {
         state.start(replay.finish_above(dir, &sealed)?);
         let maintenance = Maintenance::new(log.clone(), state.clone(), shelves, compacting);
         let (maintenance, recovery) = (Arc::new(maintenance), Arc::new(recovery));
-        Ok(RefStore { log, state, maintenance, holds: Holds::default(), recovery })
+        let (holds, opened_at) = (Holds::default(), log.durable_seq());
+        Ok(RefStore { log, state, maintenance, holds, recovery, opened_at })
     }
 
     /// The hash that names the repository's objects.
@@ -434,7 +439,22 @@ impl RefStore {
         self.maintenance.rebuild()
     }
 
-    /// What the store has done, and what it consists of.
+    /// What the store has done since it was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (gate, durable_seq) = (self.log.gate(), self.log.durable_seq());
+        Stats {
+            durable_seq,
+            sealed_seq: self.maintenance.sealed_seq(),
+            live_bytes: self.log.live_bytes(),
+            transactions: durable_seq.get() - self.opened_at.get(),
+            syncs: gate.syncs(),
+            sync_time: Duration::from_nanos(gate.sync_nanos()),
+            compactions: self.maintenance.totals(),
+        }
+    }
+
+    /// Keeps the live log short.
     #[must_use]
     pub fn maintenance(&self) -> &Maintenance {
         &self.maintenance

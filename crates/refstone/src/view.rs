@@ -205,6 +205,13 @@ impl Scan {
         self
     }
 
+    /// Whether the scan lists this name, if there is such a ref.
+    #[must_use]
+    pub fn has(&self, name: &RefName) -> bool {
+        let name = name.as_bytes();
+        name.starts_with(&self.prefix) && name >= &self.start[..] && self.behind(name).is_none()
+    }
+
     fn start(&self) -> &[u8] {
         (&self.start[..]).max(&self.prefix)
     }
@@ -306,6 +313,8 @@ mod tests {
         let view = view(&[b"refs/a/1", b"refs/b/1", b"refs/b/2", b"refs/c/1", b"refs/\xff/1"]);
         let scan = Scan::prefix("refs/").without("refs/b/").without("refs/c");
         assert_eq!(listed(view.scan(&scan)), ["refs/a/1", "refs/\u{fffd}/1"]);
+        let had = view.iter_prefix(b"").map(|item| item.unwrap().0).filter(|name| scan.has(name));
+        assert!(had.eq(view.scan(&scan).map(|item| item.unwrap().0)));
         assert!(listed(view.scan(&Scan::prefix("").without(""))).is_empty());
         assert_eq!(listed(view.scan(&Scan::prefix("refs/").without(b"refs/\xff"))).len(), 4);
     }

@@ -35,7 +35,9 @@ pub enum Form {
 }
 
 impl Form {
-    pub(super) fn name(self) -> &'static str {
+    /// As in a file's metadata.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Form::Full => "full",
             Form::Derived => "derived",

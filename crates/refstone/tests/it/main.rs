@@ -40,3 +40,7 @@ mod exchange;
 mod exchange_stream;
 
 mod reading;
+
+mod restore;
+
+mod whole;
