@@ -35,4 +35,4 @@ pub use aside::Aside;
 pub use auth::UserPolicy;
 pub use create::CreateOnPush;
 pub use init::{InitError, InitOptions, init_repository};
-pub use server::{Server, ServerError, ServerOptions};
+pub use server::{Monitor, Server, ServerError, ServerOptions};

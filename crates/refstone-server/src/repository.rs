@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use refstone::{ErrorKind, MinFree, ObjectFormat, ObjectId, OpenError, ReadError, RefStore, View};
+use refstone::{
+    ErrorKind, MinFree, ObjectFormat, ObjectId, OpenError, ReadError, RefStore, Stats, View,
+};
 use tokio::time::Instant;
 
 use crate::git::GitEnv;
@@ -291,6 +293,23 @@ impl Repositories {
         }
     }
 
+    /// What each open repository's store did since it was opened, by name. One that cannot be
+    /// written did nothing.
+    pub(crate) async fn stats(&self) -> Vec<(String, Stats)> {
+        let slots: Vec<Slot> =
+            self.slots.lock().as_ref().map_or_else(Vec::new, |all| all.values().cloned().collect());
+        let mut stats = Vec::new();
+        for slot in slots {
+            if let Some(open) = &*slot.lock().await
+                && let Some(store) = open.store()
+            {
+                stats.push((open.name().to_owned(), store.stats()));
+            }
+        }
+        stats.sort_by(|(a, _), (b, _)| a.cmp(b));
+        stats
+    }
+
     /// Closes everything; later requests are refused.
     pub(crate) async fn close_all(&self) {
         let slots = self.slots.lock().take().unwrap_or_default();
@@ -347,8 +366,33 @@ async fn open_when_unlocked(
     }
 }
 
+/// Logs what a store did since it was opened.
+pub(crate) fn log_stats(repository: &str, stats: &Stats) {
+    let millis = |time: Duration| time.as_micros() as f64 / 1000.0;
+    let compactions = &stats.compactions;
+    tracing::info!(
+        repository,
+        durable_seq = stats.durable_seq.get(),
+        sealed_seq = stats.sealed_seq.get(),
+        live_bytes = stats.live_bytes,
+        transactions = stats.transactions,
+        syncs = stats.syncs,
+        sync_ms = millis(stats.sync_time),
+        sync_ms_mean = stats.sync_time_mean().map(millis),
+        group_size_mean = stats.group_size_mean(),
+        compactions = compactions.compactions,
+        sealed = compactions.done.sealed,
+        compaction_failure = compactions.failure.as_deref().map(text::one_line),
+        "what it did since it was opened"
+    );
+}
+
 async fn close(repository: Arc<Repository>) {
     let path = repository.path.clone();
+    // Before closing, whose own sync is for no transaction.
+    if let Some(store) = repository.store() {
+        log_stats(repository.name(), &store.stats());
+    }
     let close = move || repository.store().map_or(Ok(()), RefStore::close);
     let closed = tokio::task::spawn_blocking(close).await;
     let problem = match closed {

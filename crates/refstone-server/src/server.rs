@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
-use refstone::MinFree;
+use refstone::{MinFree, Stats};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
@@ -15,7 +15,7 @@ use crate::auth::UserPolicy;
 use crate::create::CreateOnPush;
 use crate::git::GitEnv;
 use crate::http::{self, Service};
-use crate::repository::Repositories;
+use crate::repository::{self, Repositories};
 use crate::wire::commands::Limits;
 
 /// How long requests in flight may take once the server shuts down.
@@ -114,6 +114,12 @@ impl Server {
         })
     }
 
+    /// A way to ask the server what it does while it serves.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        Monitor { service: Arc::clone(&self.service) }
+    }
+
     /// Serves until `shutdown` completes. Then it accepts no more connections, gives requests in
     /// flight ten seconds, and closes every log.
     ///
@@ -152,6 +158,27 @@ impl Server {
         };
         self.service.repositories.close_all().await;
         served.map_err(ServerError::Serve)
+    }
+}
+
+/// Tells what a server does.
+#[derive(Debug, Clone)]
+pub struct Monitor {
+    service: Arc<Service>,
+}
+
+impl Monitor {
+    /// What each open repository's store did since it was opened, by the names of their
+    /// directories, sorted. One that is being opened is waited for.
+    pub async fn stats(&self) -> Vec<(String, Stats)> {
+        self.service.repositories.stats().await
+    }
+
+    /// Logs the same, one event for each repository, at level `INFO`.
+    pub async fn log_stats(&self) {
+        for (name, stats) in self.stats().await {
+            repository::log_stats(&name, &stats);
+        }
     }
 }
 
