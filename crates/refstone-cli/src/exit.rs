@@ -165,7 +165,7 @@ fn hint_of(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Locked => Some(
             "a running `refstone serve` holds the lock: push through it to move references; \
-             `refs`, `log` and `verify` read beside it",
+             `refs`, `log`, `tail`, `stat` and `verify` read beside it",
         ),
         ErrorKind::Corrupt => Some(
             "`refstone verify` tells how far the log is sound, if it tells of anything; \

@@ -11,8 +11,8 @@ use refstone_log::LogReader;
 use tempfile::NamedTempFile;
 
 use crate::exit::Failure;
-use crate::log::{JsonLine, time};
 use crate::meter::Meter;
+use crate::moves::{JsonLine, time};
 use crate::text;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,10 @@
 //! The `refstone` command. Each subcommand is a module; `output` prints, `exit` sorts failures into
-//! exit codes, `repo` finds the log and makes it fit to be read, `text` makes bytes readable,
-//! `meter` tells how far something is, and `interrupt` stops it.
+//! exit codes, `repo` finds the log and makes it fit to be read, `text` makes bytes readable, `moves`
+//! shows moves, `at` reads points in time, `meter` tells how far something is, and `interrupt` stops
+//! it.
 
+mod at;
+mod compact;
 mod exit;
 mod export;
 mod export_history;
@@ -10,12 +13,18 @@ mod init;
 mod interrupt;
 mod log;
 mod meter;
+mod moves;
+mod objects;
 mod output;
 mod project;
+mod rebuild;
 mod refs;
 mod repair;
 mod repo;
+mod restore;
 mod serve;
+mod stat;
+mod tail;
 mod text;
 mod update_ref;
 mod verify;
@@ -30,8 +39,9 @@ use crate::exit::{CODES, Failure};
 /// it is acknowledged, and that any Arrow reader opens.
 ///
 /// REPO is the path of a `<name>.git` that holds `refstone/`, or of that directory itself. `refs`,
-/// `log` and `verify` work beside a running `serve`, and show what is durable. `verify` never changes
-/// anything; `refs` and `log` first finish what a crash left, if nobody holds the lock.
+/// `log`, `tail`, `objects`, `stat` and `verify` work beside a running `serve`, and show what is
+/// durable. `stat` and `verify` never change anything; the others first finish what a crash left, if
+/// nobody holds the lock. `update-ref`, `restore`, `compact` and `rebuild` hold the lock.
 /// With `--json` each line of standard output is one JSON object, and fields are only ever added.
 #[derive(Debug, Parser)]
 #[command(name = "refstone", version, after_help = CODES)]
@@ -46,16 +56,23 @@ enum Command {
     Serve(serve::Serve),
     Refs(refs::Refs),
     Log(log::Log),
+    Tail(tail::Tail),
+    Stat(stat::Stat),
     Verify(verify::Verify),
     Import(import::Import),
     Export(export::Export),
     Project(project::Project),
     Repair(repair::Repair),
     UpdateRef(update_ref::UpdateRef),
+    Restore(restore::Restore),
+    Compact(compact::Compact),
+    Rebuild(rebuild::Rebuild),
+    Objects(objects::Objects),
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    let arguments = log::expand_count(std::env::args_os());
+    match run(Arguments::parse_from(arguments).command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
@@ -67,12 +84,18 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(serve) => serve.run(),
         Command::Refs(refs) => refs.run(),
         Command::Log(log) => log.run(),
+        Command::Tail(tail) => tail.run(),
+        Command::Stat(stat) => stat.run(),
         Command::Verify(verify) => verify.run(),
         Command::Import(import) => import.run(),
         Command::Export(export) => export.run(),
         Command::Project(project) => project.run(),
         Command::Repair(repair) => repair.run(),
         Command::UpdateRef(update_ref) => update_ref.run(),
+        Command::Restore(restore) => restore.run(),
+        Command::Compact(compact) => compact.run(),
+        Command::Rebuild(rebuild) => rebuild.run(),
+        Command::Objects(objects) => objects.run(),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Standard output: buffered lines for people, JSON lines for programs.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -37,6 +40,18 @@ impl Output {
     /// Hands over what is buffered, so that whoever waits for it can go on.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::output(&error))
+    }
+
+    /// Waits; ends early when nobody reads any more, and then fails, or at a signal.
+    pub(crate) fn wait(&self, at_most: Duration) -> Result<(), Failure> {
+        // Asks for no event: what is told all the same is that the other end is closed.
+        let mut out = [PollFd::new(self.out.get_ref(), PollFlags::empty())];
+        let at_most = Timespec::try_from(at_most).expect("it is short");
+        match poll(&mut out, Some(&at_most)) {
+            Ok(0) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => Err(Failure::OutputClosed),
+            Err(error) => Err(Failure::output(&error.into())),
+        }
     }
 
     /// Writes the rest.

@@ -2,13 +2,16 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refstone::{RefName, Target, read_view};
+use refstone::{
+    At, ObjectId, ObjectIdError, ReadError, RefName, Scan, Target, View, read_view, read_view_at,
+};
 use serde::Serialize;
 
-use crate::exit::{CODES, Failure};
+use crate::at;
+use crate::exit::{CODES, Failure, note, tell};
 use crate::output::Output;
 use crate::repo;
 use crate::text::{self, Hex};
@@ -29,6 +32,21 @@ pub(crate) struct Refs {
     repo: PathBuf,
     /// Only references whose full names start with this, such as refs/heads/
     prefix: Option<OsString>,
+    /// As they were after this transaction, or at this time (RFC 3339, or @ and seconds since 1970)
+    #[arg(long, value_name = at::NAME, value_parser = at::parse)]
+    at: Option<At>,
+    /// Only references that hold this object themselves
+    #[arg(long, value_name = "OID", value_parser = object_id)]
+    points_at: Option<ObjectId>,
+    /// Leave out references whose full names start with this; may be given again
+    #[arg(long, value_name = "PREFIX")]
+    exclude: Vec<OsString>,
+    /// Only references behind this name: with the last one of a page, the next page
+    #[arg(long, value_name = "NAME")]
+    after: Option<OsString>,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
     /// Also HEAD and symbolic references, as `ref: <target> <refname>`
     #[arg(long)]
     symbolic: bool,
@@ -52,16 +70,65 @@ impl Refs {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
         repo::settle(&dir)?;
-        let view = read_view(&dir)?;
-        let prefix = self.prefix.as_ref().map_or(&b""[..], |prefix| prefix.as_bytes());
+        let view = self.view(&dir)?;
+        let mut left = self.limit.unwrap_or(usize::MAX);
         let mut output = Output::new();
-        for item in view.iter_prefix(prefix) {
-            let (name, target) = item?;
+        let mut listed = self.listed(&view)?;
+        while left > 0
+            && let Some((name, target)) = listed.next().transpose()?
+        {
             if self.shows(&name, &target) {
                 self.say(&mut output, &name, &target)?;
+                left -= 1;
             }
         }
-        output.finish()
+        output.finish()?;
+        self.hint(left);
+        Ok(())
+    }
+
+    fn view(&self, dir: &Path) -> Result<View, Failure> {
+        let Some(at) = self.at else { return Ok(read_view(dir)?) };
+        let view = read_view_at(dir, at)?;
+        match at {
+            At::Seq(asked) if asked > view.seq() => note(&format!(
+                "the log does not have transaction {asked} yet; this is after {}",
+                view.seq()
+            )),
+            _ => {}
+        }
+        Ok(view)
+    }
+
+    fn listed<'v>(&self, view: &'v View) -> Result<Listed<'v>, Failure> {
+        let scan = self.scan();
+        let Some(id) = self.points_at else { return Ok(Box::new(view.scan(&scan))) };
+        let names = view.refs_at(&id)?;
+        let found = names.into_iter().filter(move |name| scan.has(name));
+        Ok(Box::new(found.map(move |name| Ok((name, Target::Object(id))))))
+    }
+
+    fn scan(&self) -> Scan {
+        let mut scan = Scan::prefix(self.prefix());
+        if let Some(after) = &self.after {
+            scan = scan.after(after.as_bytes());
+        }
+        self.exclude.iter().fold(scan, |scan, prefix| scan.without(prefix.as_bytes()))
+    }
+
+    fn prefix(&self) -> &[u8] {
+        self.prefix.as_ref().map_or(&b""[..], |prefix| prefix.as_bytes())
+    }
+
+    /// Whoever gives a short name sees nothing, and should learn why.
+    fn hint(&self, left: usize) {
+        let shown = self.limit.unwrap_or(usize::MAX) - left;
+        let prefix = self.prefix();
+        let narrowed = self.after.is_some() || self.points_at.is_some() || self.limit == Some(0);
+        if shown == 0 && !narrowed && !prefix.is_empty() && !prefix.starts_with(b"refs/") {
+            let prefix = text::printable_name(prefix);
+            tell("hint", &format!("no full name starts with '{prefix}'; try refs/heads/{prefix}"));
+        }
     }
 
     fn shows(&self, name: &RefName, target: &Target) -> bool {
@@ -75,6 +142,13 @@ impl Refs {
             Target::Symbolic(to) => output.line(&[b"ref: ", to.as_bytes(), b" ", name.as_bytes()]),
         }
     }
+}
+
+/// References, or the first error.
+type Listed<'v> = Box<dyn Iterator<Item = Result<(RefName, Target), ReadError>> + 'v>;
+
+fn object_id(hex: &str) -> Result<ObjectId, ObjectIdError> {
+    hex.parse()
 }
 
 impl Line {

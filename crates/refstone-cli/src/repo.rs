@@ -1,8 +1,10 @@
 //! Finds the reference log of a repository, and makes it fit to be read.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use refstone::{ErrorKind, OsEnv, Recovery, RefStore};
+use refstone::{ErrorKind, OsEnv, Recovery, RefName, RefStore};
 use refstone_log::LogReader;
 
 use crate::exit::{Failure, note};
@@ -26,6 +28,14 @@ pub(crate) fn log_directory(path: &Path) -> Result<PathBuf, Failure> {
 pub(crate) fn objects(log: &Path) -> Option<PathBuf> {
     let objects = log.canonicalize().ok()?.parent()?.join("objects");
     objects.is_dir().then_some(objects)
+}
+
+/// The full name of a reference, as given.
+pub(crate) fn full_name(name: &OsString) -> Result<RefName, Failure> {
+    RefName::new(name.clone().into_vec()).map_err(|error| {
+        let hint = "a full name is needed, such as refs/heads/main or HEAD";
+        Failure::usage(error.to_string()).with_hint(hint)
+    })
 }
 
 fn missing(path: &Path) -> Failure {

@@ -31,6 +31,10 @@ use crate::text;
 /// object: `url`, `data`, `pid`. The first SIGINT or SIGTERM stops it: it takes no more requests,
 /// finishes those in flight, closes every log, and ends with exit code 0. The second one ends it at
 /// once, which loses nothing that was acknowledged.
+///
+/// On SIGUSR1, and when it stops, it logs for each repository that it has open what it did since it
+/// was opened: transactions, syncs and how long they took, how many transactions shared one, and
+/// what compactions did.
 #[derive(Debug, Args)]
 #[command(after_long_help = CODES)]
 pub(crate) struct Serve {
@@ -82,6 +86,7 @@ impl Serve {
     async fn serve(&self, data: &str) -> Result<(), Failure> {
         // From here on a signal stops the server in order, however early it comes.
         let signals = Signals::new()?;
+        let mut asked = listen(SignalKind::user_defined1())?;
         let listener = self.bind().await?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&self.listen, &error))?;
         let server = Server::new(self.options(address)).map_err(|error| explain(&error))?;
@@ -90,6 +95,12 @@ impl Serve {
             Ok(()) | Err(Failure::OutputClosed) => {}
             Err(failure) => return Err(failure),
         }
+        let monitor = server.monitor();
+        tokio::spawn(async move {
+            while asked.recv().await.is_some() {
+                monitor.log_stats().await;
+            }
+        });
         let served = server.serve(listener, signals.first_then_watch()).await;
         served.map_err(|error| explain(&error))
     }
@@ -170,6 +181,12 @@ fn explain(error: &ServerError) -> Failure {
     }
 }
 
+/// Starts to listen; what the signal did before, it does no more.
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind)
+        .map_err(|error| Failure::environment(format!("cannot listen for signals: {error}")))
+}
+
 /// The signals that stop a server.
 struct Signals {
     interrupt: Signal,
@@ -178,11 +195,6 @@ struct Signals {
 
 impl Signals {
     fn new() -> Result<Signals, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::environment(format!("cannot listen for signals: {error}"))
-            })
-        };
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,

@@ -1,10 +1,10 @@
 //! `refstone verify`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use refstone::{OpenError, OsEnv, history};
-use refstone_log::{VerifyReport, verify};
+use refstone::{Checked, OpenError, StoreReport, verify};
+use refstone_log::VerifyReport;
 use serde::Serialize;
 
 use crate::exit::{self, CODES, Code, Failure};
@@ -14,16 +14,20 @@ use crate::text;
 
 /// Check every byte of the log
 ///
-/// Checks the schema, every checksum, the chain of transactions, their sequences and their
-/// structure, and that each row is a move of a reference. Changes nothing and takes no lock: beside
-/// a running server, commits in flight are counted as unpublished or unfinished, and are no damage.
+/// Checks the live log, sealed history and the tables: every checksum, the chain of transactions,
+/// their sequences and their structure, that each row is a move of a reference, that the files join,
+/// and that the tables say what history says. Changes nothing and takes no lock: beside a running
+/// server, commits in flight are counted as unpublished or unfinished, and are no damage.
 ///
-/// If something is damaged, says what and where, and ends with exit code 1.
+/// If something is damaged, says what and where, and ends with exit code 1. A damaged table loses
+/// nothing: it is a cache, and `refstone rebuild` makes it anew.
 ///
 /// Gaps that a repair recorded are told, and are no damage.
 ///
-/// With --json, one object: `ok`, the counts, `gaps` (ranges of lost sequences), and `damage`, which is null or has `text` and, where
-/// it is known, `offset` (bytes from the start of the file) and `seq`.
+/// With --json, one object: `ok`; the counts of the live log; `gaps` (ranges of lost sequences);
+/// `history` and `tables` (`files`, `rows`, `bytes`); `damage`, the first that was met, which is
+/// null or has `text` and, where it is known, `offset` (bytes from the start of the live log) and
+/// `seq`; `damaged_tables` (texts).
 #[derive(Debug, Args)]
 #[command(after_long_help = CODES)]
 pub(crate) struct Verify {
@@ -45,7 +49,17 @@ struct JsonReport {
     unpublished: u64,
     unfinished_bytes: u64,
     gaps: Vec<[u64; 2]>,
+    history: JsonChecked,
+    tables: JsonChecked,
     damage: Option<JsonDamage>,
+    damaged_tables: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct JsonChecked {
+    files: usize,
+    rows: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -58,28 +72,23 @@ struct JsonDamage {
 impl Verify {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
-        let report = verify(&OsEnv, &dir)?;
-        let damage = find_damage(&dir, &report)?;
+        let report = verify(&dir)?;
         let said = match self.json {
-            true => say_json(&report, damage.as_ref()),
-            false => say(&report, damage.as_ref()),
+            true => say_json(&report),
+            false => say(&report),
         };
-        match (damage, said) {
+        match (report.is_sound(), said) {
             // What is damaged stays damaged when nobody reads about it.
-            (Some(_), Ok(()) | Err(Failure::OutputClosed)) => Err(Failure::Told(Code::Refused)),
+            (false, Ok(()) | Err(Failure::OutputClosed)) => Err(Failure::Told(Code::Refused)),
             (_, said) => said,
         }
     }
 }
 
-/// The damage that the check met, as bytes or else as moves.
-fn find_damage(dir: &Path, report: &VerifyReport) -> Result<Option<JsonDamage>, Failure> {
-    if let Some(error) = &report.damage {
-        return Ok(Some(JsonDamage::of_log(error)));
+impl From<Checked> for JsonChecked {
+    fn from(Checked { files, rows, bytes, .. }: Checked) -> JsonChecked {
+        JsonChecked { files, rows, bytes }
     }
-    // A frame proves that its bytes are as they were written, not that they make sense.
-    let wrong = history(dir, None)?.find_map(Result::err);
-    Ok(wrong.map(|error| JsonDamage::of(&error)))
 }
 
 impl JsonDamage {
@@ -104,40 +113,66 @@ impl JsonDamage {
     }
 }
 
-fn say_json(report: &VerifyReport, damage: Option<&JsonDamage>) -> Result<(), Failure> {
+fn say_json(report: &StoreReport) -> Result<(), Failure> {
+    let live = &report.live;
     let mut output = Output::new();
     output.json(&JsonReport {
-        ok: damage.is_none(),
-        transactions: report.transactions,
-        rows: report.rows,
-        first_seq: report.first_seq.get(),
-        last_seq: report.last_seq.get(),
-        bytes: report.bytes,
-        unpublished: report.unpublished,
-        unfinished_bytes: report.unfinished_bytes,
-        gaps: text::ranges(&report.gaps),
-        damage: damage.map(|damage| JsonDamage { text: damage.text.clone(), ..*damage }),
+        ok: report.is_sound(),
+        transactions: live.transactions,
+        rows: live.rows,
+        first_seq: live.first_seq.get(),
+        last_seq: live.last_seq.get(),
+        bytes: live.bytes,
+        unpublished: live.unpublished,
+        unfinished_bytes: live.unfinished_bytes,
+        gaps: text::ranges(&live.gaps),
+        history: report.history.into(),
+        tables: report.tables.into(),
+        damage: report.damage.first().map(JsonDamage::of),
+        damaged_tables: report.damaged_tables.iter().map(ToString::to_string).collect(),
     })?;
     output.finish()
 }
 
-fn say(report: &VerifyReport, damage: Option<&JsonDamage>) -> Result<(), Failure> {
+fn say(report: &StoreReport) -> Result<(), Failure> {
+    let live = &report.live;
     let mut output = Output::new();
-    let verdict = if damage.is_none() { "sound" } else { "sound up to the damage" };
-    output.line(&[format!("{verdict}: {}", counts(report)).as_bytes()])?;
-    if report.unpublished > 0 || report.unfinished_bytes > 0 {
-        output.line(&[unpublished(report).as_bytes()])?;
+    let verdict = if report.damage.is_empty() { "sound" } else { "sound up to the damage" };
+    if report.sealed_seq.get() > 0 {
+        output.line(&[format!("{verdict}: {}", all(report)).as_bytes()])?;
+        output.line(&[format!("live log: {}", counts(live)).as_bytes()])?;
+        output.line(&[format!("history: {}", files(&report.history, "moves")).as_bytes()])?;
+        output.line(&[format!("tables: {}", files(&report.tables, "references")).as_bytes()])?;
+    } else {
+        output.line(&[format!("{verdict}: {}", counts(live)).as_bytes()])?;
     }
-    if !report.gaps.is_empty() {
-        let gaps = text::show_ranges(&report.gaps);
+    if live.unpublished > 0 || live.unfinished_bytes > 0 {
+        output.line(&[unpublished(live).as_bytes()])?;
+    }
+    if !live.gaps.is_empty() {
+        let gaps = text::show_ranges(&live.gaps);
         let line = format!("a repair has recorded these sequences as lost: {gaps}");
         output.line(&[line.as_bytes()])?;
     }
     output.finish()?;
-    if let Some(damage) = damage {
-        exit::tell("error", &damage.text);
+    report.damage.iter().for_each(|damage| exit::tell("error", &damage.to_string()));
+    report.damaged_tables.iter().for_each(|damage| exit::tell("error", &damage.to_string()));
+    if !report.damaged_tables.is_empty() {
+        exit::tell(
+            "hint",
+            "a table is a cache, and nothing is lost by it: `refstone rebuild` makes it anew",
+        );
     }
     Ok(())
+}
+
+fn all(report: &StoreReport) -> String {
+    let moves = report.history.rows + report.live.rows;
+    format!("{moves} moves, the newest of transaction {}", report.live.last_seq)
+}
+
+fn files(Checked { files, rows, bytes, .. }: &Checked, of: &str) -> String {
+    format!("{files} files, {rows} {of}, {bytes} bytes")
 }
 
 fn counts(report: &VerifyReport) -> String {

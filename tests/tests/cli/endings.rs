@@ -40,7 +40,7 @@ fn a_log_that_is_gone_beside_its_history_is_damage() {
     let repo = Repo::new();
     std::fs::create_dir(repo.log_dir().join("history")).unwrap();
     std::fs::remove_file(repo.live()).unwrap();
-    for command in ["refs", "log", "verify"] {
+    for command in ["refs", "log", "tail", "stat", "objects", "verify", "compact"] {
         repo.run(command, &[]).failed(1, "the live log is missing");
     }
 }
@@ -57,9 +57,15 @@ fn repo_with_many() -> Repo {
 #[test]
 fn a_listing_that_nobody_reads_to_its_end_ends_quietly() {
     let repo = repo_with_many();
-    for (command, arguments) in
-        [("refs", &[][..]), ("refs", &["--json"]), ("log", &["--all"]), ("verify", &[])]
-    {
+    for (command, arguments) in [
+        ("refs", &[][..]),
+        ("refs", &["--json"]),
+        ("log", &["--all"]),
+        ("tail", &["-f"]),
+        ("objects", &[]),
+        ("stat", &[]),
+        ("verify", &[]),
+    ] {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let mut child = repo.command(command, arguments);
@@ -73,7 +79,7 @@ fn a_listing_that_nobody_reads_to_its_end_ends_quietly() {
 #[test]
 fn an_output_that_is_full_ends_with_three() {
     let repo = repo_with_many();
-    for command in ["refs", "log", "verify"] {
+    for command in ["refs", "log", "tail", "stat", "objects", "verify"] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let output = repo.command(command, &[]).stdout(full).output().unwrap();
         Run::of(output).failed(3, "cannot write to standard output");

@@ -67,6 +67,7 @@ fn only_so_many_are_shown_as_were_asked_for() {
     assert_eq!(columns(shown.done(), &[0]), ["3", "2"]);
     assert_eq!(shown.stderr, "");
     assert_eq!(repo.run("log", &["-n", "4"]).stderr, "");
+    assert_eq!(repo.run("log", &["-2"]).stdout, shown.stdout, "as git has it");
     repo.run("log", &["-n", "2", "--all"]).failed(2, "cannot be used with");
 }
 
@@ -78,9 +79,26 @@ fn two_hundred_are_shown_unless_all_are_asked_for() {
     repo.update(&script);
     let shown = repo.run("log", &[]);
     assert_eq!(shown.done().lines().count(), 200);
-    assert_eq!(shown.stderr, "note: 1 older moves are not shown; --all shows them\n");
+    assert_eq!(shown.stderr, "note: older moves are not shown; --all shows them\n");
     let all = repo.run("log", &["--all"]);
     assert_eq!((all.done().lines().count(), all.stderr.as_str()), (201, ""));
+}
+
+// Breaks: reading the live log alone; ending at its beginning.
+#[test]
+fn the_live_log_and_history_are_one() {
+    let repo = repo_with_history();
+    let before = repo.run("log", &["--all"]).done().to_owned();
+    repo.run("compact", &[]).done();
+    repo.update(&format!("create refs/heads/c {}\n", oid('3')));
+    let after = repo.run("log", &["--all"]);
+    assert_eq!(after.done().split_once('\n').unwrap().1, before);
+    assert_eq!(columns(repo.run("log", &["-2"]).done(), &[0]), ["4", "3"]);
+    assert_eq!(columns(repo.run("log", &["refs/heads/a"]).done(), &[0]), ["3", "2", "1"]);
+    assert_eq!(columns(repo.run("log", &["refs/heads/a", "-1"]).done(), &[0]), ["3"]);
+    let range = repo.run("log", &["--from", "2", "--to", "3"]);
+    assert_eq!(columns(range.done(), &[0]), ["3", "2", "2"]);
+    assert_eq!(range.stderr, "");
 }
 
 // Break: writing the actor as it is. The escape sequence would clear the screen of the auditor.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
 mod command;
+mod compact;
 mod endings;
 mod exchange;
 mod git;
@@ -12,6 +13,8 @@ mod log;
 mod objects_as_git;
 mod refs;
 mod repair;
+mod restore;
 mod server;
+mod tail;
 mod update_ref;
 mod verify;

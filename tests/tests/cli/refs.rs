@@ -42,6 +42,49 @@ fn a_prefix_is_bytes_and_no_pattern() {
     assert_eq!(repo.run("refs", &["refs/heads/*"]).done(), "");
 }
 
+// Breaks: counting what is not shown; a page that begins with the name it is to be behind.
+#[test]
+fn a_listing_is_paged_and_narrowed() {
+    let repo = Repo::new();
+    for name in [&b"refs/heads/a"[..], b"refs/heads/b", b"refs/heads/tmp/x", b"refs/tags/a"] {
+        create(&repo, name);
+    }
+    repo.update("symref-create refs/heads/aa refs/heads/a\n");
+    let listed = |options: &[&str]| {
+        let run = repo.run("refs", options);
+        let names = run.done().lines().map(|line| line.split_once(' ').unwrap().1.to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let first = listed(&["refs/heads/", "--limit", "2"]);
+    assert_eq!(first, ["refs/heads/a", "refs/heads/b"]);
+    assert_eq!(listed(&["refs/heads/", "--after", &first[1]]), ["refs/heads/tmp/x"]);
+    let narrowed = ["--exclude", "refs/heads/tmp/", "--exclude", "refs/tags/"];
+    assert_eq!(listed(&narrowed), first);
+    assert_eq!(listed(&["--limit", "0"]), [""; 0]);
+
+    repo.update(&format!("update refs/heads/b {}\n", oid('2')));
+    let at = ["--points-at", &oid('1')];
+    assert_eq!(listed(&at), ["refs/heads/a", "refs/heads/tmp/x", "refs/tags/a"]);
+    assert_eq!(listed(&[&at[..], &["refs/heads/"], &narrowed].concat()), ["refs/heads/a"]);
+    assert_eq!(listed(&[&at[..], &["--limit", "1"]].concat()), ["refs/heads/a"]);
+    assert_eq!(listed(&[&at[..], &["--at", "2"]].concat()), ["refs/heads/a", "refs/heads/b"]);
+    repo.run("compact", &[]).done();
+    assert_eq!(listed(&at), ["refs/heads/a", "refs/heads/tmp/x", "refs/tags/a"]);
+    repo.run("refs", &["--points-at", "1234"]).failed(2, "an object id has 20 or 32 bytes");
+}
+
+#[test]
+fn a_short_name_finds_nothing_and_is_explained() {
+    let repo = Repo::new();
+    create(&repo, b"refs/heads/main");
+    let told = repo.run("refs", &["main"]);
+    let hint = "hint: no full name starts with 'main'; try refs/heads/main\n";
+    assert_eq!((told.done(), told.stderr.as_str()), ("", hint));
+    for silent in [&["refs/none/"][..], &["--after", "z", "main"], &["refs/heads/main"]] {
+        assert_eq!(repo.run("refs", silent).stderr, "");
+    }
+}
+
 #[test]
 fn head_and_symbolic_refs_are_shown_when_asked_for() {
     let repo = Repo::new();

@@ -152,12 +152,32 @@ fn a_server_that_was_stopped_leaves_a_clean_log_and_no_lock() {
 }
 
 /// Reads standard error until a line has these words.
-fn wait_for(stderr: &mut BufReader<ChildStderr>, words: &str) {
+fn wait_for(stderr: &mut BufReader<ChildStderr>, words: &str) -> String {
     let mut line = String::new();
     while !line.contains(words) {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ends without {words:?}");
     }
+    line
+}
+
+// Breaks: SIGUSR1 without a handler, which ends the process; counting from somewhere else than the
+// opening.
+#[test]
+fn a_server_tells_what_it_does() {
+    let (mut server, work) = (Server::start(&[]), Work::new());
+    let mut stderr = BufReader::new(server.child.stderr.take().unwrap());
+    for branch in ["HEAD:refs/heads/a", "HEAD:refs/heads/b", "HEAD:refs/heads/c"] {
+        assert!(server.push(&work, "r.git", &[branch]).status.success());
+    }
+    let told = "repository=\"r.git\" durable_seq=3 sealed_seq=0";
+    let counts = ["transactions=3 ", "syncs=3 ", "sync_ms_mean=", "group_size_mean=1.0"];
+    for signal in ["USR1", "USR1", "TERM"] {
+        server.signal(signal);
+        let line = wait_for(&mut stderr, told);
+        assert!(counts.iter().all(|count| line.contains(count)), "{line}");
+    }
+    assert_eq!(server.code(), Some(0));
 }
 
 // Break: a handler that is gone after the first signal: the server would wait for the client.

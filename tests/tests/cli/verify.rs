@@ -24,7 +24,9 @@ fn a_sound_log_is_counted() {
     assert!(bytes > 1000);
     let expected = json!({
         "ok": true, "transactions": 2, "rows": 3, "first_seq": 1, "last_seq": 2, "bytes": bytes,
-        "unpublished": 0, "unfinished_bytes": 0, "gaps": [], "damage": null,
+        "unpublished": 0, "unfinished_bytes": 0, "gaps": [], "damage": null, "damaged_tables": [],
+        "history": {"files": 0, "rows": 0, "bytes": 0},
+        "tables": {"files": 0, "rows": 0, "bytes": 0},
     });
     assert_eq!(*report, expected);
 }

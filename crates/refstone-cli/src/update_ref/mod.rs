@@ -136,7 +136,7 @@ impl UpdateRef {
 }
 
 /// Whom the environment says to be at work. It is a name, not a proof, as `--actor` is.
-fn login() -> OsString {
+pub(crate) fn login() -> OsString {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     set("LOGNAME").or_else(|| set("USER")).unwrap_or_else(owner)
 }

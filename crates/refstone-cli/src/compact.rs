@@ -1,0 +1,157 @@
+//! `refstone compact`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use refstone::{
+    CompactError, CompactOptions, Compacted, Compacting, ErrorKind, HistoryForm, Merge,
+    OpenOptions, Progress, RefStore,
+};
+use serde::Serialize;
+
+use crate::exit::{CODES, Failure};
+use crate::output::Output;
+use crate::repo;
+
+/// Take transactions out of the live log
+///
+/// All that the live log holds becomes sealed history, a Parquet file, and a table beside it that
+/// says where every reference is. Nothing is lost by it, and nothing looks different afterwards: the
+/// other commands read both. Small files are merged as they add up.
+///
+/// A store does this by itself before its live log becomes long, so this command is for a log that
+/// is to be small now, or for another form of history. It holds the lock, and cannot run beside a
+/// server of the same repository. It may be interrupted: a crash leaves transactions in two places,
+/// never in none.
+///
+/// With --json, one object: `sealed` (transactions), `sealed_seq`, `merged` (files), `rows_written`,
+/// `bytes_written`.
+#[derive(Debug, Args)]
+#[command(after_long_help = CODES)]
+pub(crate) struct Compact {
+    /// The repository
+    repo: PathBuf,
+    /// Merge all history into one file
+    #[arg(long)]
+    all: bool,
+    /// How history keeps old object ids: full, or derived where an earlier move has them, which
+    /// takes less space. What is written before stays as it is, unless it is merged
+    #[arg(long, value_name = "FORM", default_value = "full")]
+    form: HistoryForm,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct JsonCompacted {
+    sealed: u64,
+    sealed_seq: u64,
+    merged: usize,
+    rows_written: u64,
+    bytes_written: u64,
+}
+
+impl Compact {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let dir = repo::log_directory(&self.repo)?;
+        let store = open(&dir)?;
+        let merge = if self.all { Merge::All } else { Merge::Due };
+        let options = CompactOptions { form: self.form, merge };
+        let bar = Bar::new();
+        let compacted = store.compact(options, &mut |progress| bar.show(progress));
+        bar.clear();
+        let closed = store.close();
+        let compacted = compacted.map_err(|error| explain(&error))?;
+        closed?;
+        self.say(&compacted)
+    }
+
+    fn say(&self, compacted: &Compacted) -> Result<(), Failure> {
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&JsonCompacted {
+                sealed: compacted.sealed,
+                sealed_seq: compacted.sealed_seq.get(),
+                merged: compacted.merged,
+                rows_written: compacted.rows_written,
+                bytes_written: compacted.bytes_written,
+            })?,
+            false => output.line(&[line(compacted).as_bytes()])?,
+        }
+        output.finish()
+    }
+}
+
+/// Opens the store for a command that holds it for itself, and leaves compacting to the command.
+pub(crate) fn open(dir: &Path) -> Result<RefStore, Failure> {
+    let options = OpenOptions::default().compacting(Compacting::ByHand);
+    let store = RefStore::open_with(dir, options).map_err(|error| {
+        let kind = error.kind();
+        let failure = Failure::from(error);
+        match kind {
+            ErrorKind::Locked => failure.with_hint(
+                "a running `refstone serve` holds the lock: it compacts by itself, and makes \
+                 damaged tables anew when it starts; stop it to do so now",
+            ),
+            _ => failure,
+        }
+    })?;
+    repo::tell_recovery(store.recovery());
+    Ok(store)
+}
+
+fn explain(error: &CompactError) -> Failure {
+    let text = error.to_string();
+    match error {
+        CompactError::Files(error) => Failure::of_kind(error.kind(), text),
+        CompactError::Commit(error) => Failure::of_kind(error.kind(), text),
+        _ => Failure::environment(text),
+    }
+    .with_hint("no transaction is lost by it; what was sealed stays sealed")
+}
+
+fn line(compacted: &Compacted) -> String {
+    let Compacted { sealed, sealed_seq, merged, rows_written, bytes_written, .. } = compacted;
+    let done = match (sealed, merged) {
+        (0, 0) => return format!("nothing to do: all up to transaction {sealed_seq} is sealed"),
+        (0, merged) => format!("merged {merged} files"),
+        (sealed, 0) => format!("sealed {sealed} transactions, up to {sealed_seq}"),
+        (sealed, merged) => {
+            format!("sealed {sealed} transactions, up to {sealed_seq}, and merged {merged} files")
+        }
+    };
+    format!("{done}: {rows_written} moves and {bytes_written} bytes written")
+}
+
+/// Progress on standard error, if that is a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Bar {
+        let style = "{msg} {wide_bar} {pos}/{len}";
+        let style = ProgressStyle::with_template(style).expect("the template is legal");
+        Bar(ProgressBar::no_length().with_style(style))
+    }
+
+    fn show(&self, progress: Progress) {
+        match progress {
+            Progress::Sealing { done, of } => {
+                self.0.set_length(of);
+                self.0.set_position(done);
+                self.0.set_message("sealing transactions");
+            }
+            Progress::Merging { files, rows } => {
+                self.0.set_length(rows);
+                self.0.set_position(0);
+                self.0.set_message(format!("merging {files} files, moves"));
+            }
+            _ => {}
+        }
+    }
+
+    fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}

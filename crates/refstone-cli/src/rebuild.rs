@@ -1,0 +1,68 @@
+//! `refstone rebuild`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use refstone::survey;
+use serde::Serialize;
+
+use crate::compact;
+use crate::exit::{CODES, Failure};
+use crate::output::Output;
+use crate::repo;
+
+/// Make the tables anew from history
+///
+/// A table is a cache: it says where the references of a history file ended, and which of its moves
+/// are about which reference. This makes all of them anew, as a store does by itself with those that
+/// do not open. It holds the lock, and cannot run beside a server of the same repository.
+///
+/// With --json, one object: `tables`, `rows`, `bytes`.
+#[derive(Debug, Args)]
+#[command(after_long_help = CODES)]
+pub(crate) struct Rebuild {
+    /// The repository
+    repo: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct JsonRebuilt {
+    tables: usize,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Rebuild {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let dir = repo::log_directory(&self.repo)?;
+        let store = compact::open(&dir)?;
+        let rebuilt = store.rebuild();
+        let closed = store.close();
+        rebuilt?;
+        closed?;
+        let tables = survey(&dir)?.tables;
+        let rebuilt = JsonRebuilt {
+            tables: tables.len(),
+            rows: tables.iter().map(|table| table.live_rows + table.gone_rows).sum(),
+            bytes: tables.iter().map(|table| table.bytes).sum(),
+        };
+        let mut output = Output::new();
+        match self.json {
+            true => output.json(&rebuilt)?,
+            false => output.line(&[line(&rebuilt).as_bytes()])?,
+        }
+        output.finish()
+    }
+}
+
+fn line(rebuilt: &JsonRebuilt) -> String {
+    match rebuilt {
+        JsonRebuilt { tables: 0, .. } => "nothing to do: nothing has been sealed yet".to_owned(),
+        JsonRebuilt { tables, rows, bytes } => {
+            format!("made {tables} tables: {rows} references, {bytes} bytes")
+        }
+    }
+}
