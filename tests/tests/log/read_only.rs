@@ -54,7 +54,7 @@ fn a_log_whose_torn_bytes_find_no_space_can_be_read() {
             assert_read_only(&scratch, "refs.arrow.cut-1: cannot save torn bytes");
         }
         let names = fs::read_dir(scratch.dir()).unwrap().count();
-        assert_eq!(names, 2, "{op:?} {kind:?}: the log and its lock");
+        assert_eq!(names, 3, "{op:?} {kind:?}: the log, its lock, and the mark of a failed sync");
         let (_, recovery) = scratch.open().unwrap();
         assert!(recovery.torn.is_some(), "the test's own precondition");
     }
