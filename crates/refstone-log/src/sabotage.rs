@@ -52,6 +52,7 @@ sabotages! {
     "trust-cache" TrustCache,
     "unlock-at-open" UnlockAtOpen,
     "unlock-before-leader" UnlockBeforeLeader,
+    "ignore-floor" IgnoreFloor,
     "align-64" Align64,
 }
 
