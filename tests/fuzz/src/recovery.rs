@@ -64,14 +64,15 @@ fn edit(file: &mut Vec<u8>, [what, a, b, fine, c, d, value, _]: [u8; 8]) {
     let start = start.min(len);
     let end = (start + place(c, d)).min(file.len());
     let target = (usize::from(value) * HALF_FRAME).min(file.len() - (end - start));
-    match what % 7 {
+    match what % 8 {
         0 => file[start..end].fill(value),
         1 => file[start..end].iter_mut().for_each(|byte| *byte ^= value),
         2 => file.truncate(start),
         3 => file.resize((file.len() + place(c, d)).min(1 << 18), value),
         4 => file.copy_within(start..end, target),
         5 => drop(file.drain(start..end)),
-        _ => reseal(file, start),
+        6 => reseal(file, start),
+        _ => drop(reseal_schema(file)),
     }
 }
 
@@ -86,6 +87,18 @@ fn reseal(file: &mut [u8], from: usize) {
     let prefix = crc32c::crc32c_append(seed, &[0xff, 0xff, 0xff, 0xff, 0x10, 2, 0, 0]);
     let crc = crc32c::crc32c_append(prefix, &file[at + 8..at + FRAME - 4]);
     file[at + FRAME - 4..at + FRAME].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Gives the schema message the checksum of its bytes.
+fn reseal_schema(file: &mut [u8]) -> Option<()> {
+    const TAG: &[u8] = b"crc32c:";
+    let word = u32::from_le_bytes(file.get(4..8)?.try_into().ok()?);
+    let schema = file.get_mut(..usize::try_from(word).ok()?.checked_add(8)?)?;
+    let digits = schema.windows(TAG.len()).position(|window| window == TAG)? + TAG.len();
+    schema.get_mut(digits..digits + 8)?.fill(b'0');
+    let crc = format!("{:08x}", crc32c::crc32c(schema));
+    schema[digits..digits + 8].copy_from_slice(crc.as_bytes());
+    Some(())
 }
 
 /// Reader, `verify` and the writer agree on what the file holds; a refusal changes nothing, and a
