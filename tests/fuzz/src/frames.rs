@@ -48,7 +48,8 @@ pub fn frames(data: &[u8]) {
     let fs = with_live(fs, bytes.clone());
     let (found, error) = read(&fs);
     let report = check(&fs).unwrap();
-    assert_eq!(error.is_some(), report.damage.is_some(), "reader and verify disagree");
+    // What is damaged behind the published end is no business of a reader.
+    assert!(error.is_none() || report.damage.is_some(), "verify accepts what a reader refuses");
     let [(seq, rows)] = &found[..] else { return };
     assert_eq!((*seq, report.rows), (1, rows.len() as u64));
     assert_eq!(columns_of_arrow(&bytes), columns_of_log(&fs), "arrow-rs reads something else");
