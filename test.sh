@@ -8,6 +8,7 @@ step() { printf '\n== %s\n' "$*"; }
 step "format and lints"
 cargo fmt --all -- --check
 cargo clippy --workspace --all-targets -- -D warnings
+cargo clippy -p refstone-tests --features shuttle,refstone-log/sabotage --test models -- -D warnings
 
 step "documentation"
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
@@ -17,6 +18,12 @@ cargo build --workspace
 
 step "tests"
 cargo test --workspace
+
+step "interleavings"
+cargo test -p refstone-tests --features shuttle --test models
+
+step "red proofs"
+cargo run -p refstone-tests --bin red_proofs
 
 step "outside readers"
 venv=target/venv

@@ -13,17 +13,16 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::env::EnvFile;
 use crate::error::CommitError;
 use crate::gather::{Gather, Gathering};
 use crate::park::Parker;
+use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
+use crate::sync::{AtomicU64, Condvar, Mutex, Ordering};
 
 /// The work of one leader.
 pub(crate) trait Round {
@@ -233,13 +232,15 @@ impl SyncGate {
 
     /// Goes on with another file. Only who has the leadership calls this.
     pub(crate) fn rebind(&self, file: Box<dyn EnvFile>) {
-        *self.file.lock() = file;
+        if !sabotage::is(Sabotage::SkipGateRebind) {
+            *self.file.lock() = file;
+        }
     }
 
     /// Syncs the log. Only the leader calls this.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let start = Instant::now();
-        let result = self.file.lock().sync_data();
+        let result = sabotage::sync(|| self.file.lock().sync_data());
         let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.last_sync_nanos.store(nanos, Ordering::Relaxed);
@@ -348,7 +349,10 @@ impl SyncGate {
     /// The order matters: a generation ends before its sequences are given out again, so whoever
     /// sees the second use of a sequence acknowledged also sees that the generation has ended.
     fn is_acknowledged(&self, ticket: Ticket) -> bool {
-        self.acknowledged_seq() >= ticket.seq && self.generation() == ticket.generation
+        let covered = self.acknowledged_seq() >= ticket.seq;
+        let of_now = self.generation() == ticket.generation;
+        covered != sabotage::is(Sabotage::InvertWatermark)
+            && (of_now || sabotage::is(Sabotage::IgnoreGeneration))
     }
 
     /// What became of a ticket; `None` while it is open.
@@ -421,6 +425,9 @@ impl SyncGate {
             tasks.into_iter().partition::<BTreeMap<_, _>, _>(|(_, t)| decided(t.ticket));
         state.waiters = waiters;
         state.tasks = tasks;
+        if sabotage::is(Sabotage::LoseWakeUp) {
+            return (Vec::new(), Vec::new());
+        }
         (released.into(), polled.into_values().collect())
     }
 
@@ -482,10 +489,13 @@ struct EndOfRound<'a> {
 
 impl Drop for EndOfRound<'_> {
     fn drop(&mut self) {
-        let outcome = self.outcome.take().unwrap_or_else(|| Outcome::Poisoned {
-            acknowledged: self.gate.acknowledged_seq(),
-            attempted: Seq::new(u64::MAX),
-            cause: "the thread that led the commit panicked".into(),
+        let outcome = self.outcome.take().unwrap_or_else(|| match self.gate.written_seq() {
+            written if sabotage::is(Sabotage::PanicIsSuccess) => Outcome::Acknowledged(written),
+            _ => Outcome::Poisoned {
+                acknowledged: self.gate.acknowledged_seq(),
+                attempted: Seq::new(u64::MAX),
+                cause: "the thread that led the commit panicked".into(),
+            },
         });
         self.gate.finish(outcome, self.staged);
     }

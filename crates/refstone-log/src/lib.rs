@@ -20,6 +20,7 @@ mod kind;
 mod log;
 mod os_env;
 mod park;
+#[cfg_attr(feature = "shuttle", path = "shuttle/pool.rs")]
 mod pool;
 mod reader;
 mod recover;
@@ -27,8 +28,11 @@ mod repair;
 mod resync;
 mod rewrite;
 mod round;
+mod sabotage;
 mod seq;
 mod space;
+#[cfg_attr(feature = "shuttle", path = "shuttle/sync.rs")]
+mod sync;
 mod verify;
 mod walk;
 mod writer;

@@ -4,10 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::create::{self, RefLogOptions};
 use crate::env::{Env, EnvFile, EnvLock};
@@ -23,8 +20,10 @@ use crate::pool;
 use crate::recover::{Recovered, Recovery, explain_open, recover};
 use crate::rewrite::{Rewritten, Sealer};
 use crate::round::Leader;
+use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
 use crate::space::{Floor, MinFree};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::writer::Writer;
 
 /// Told of the log's progress by the leader of each round.
@@ -406,7 +405,7 @@ impl Inner {
             mode: options.mode,
             live_bytes: AtomicU64::new(tail.offset),
             rewriting: Mutex::new(()),
-            lock: Mutex::new(Some(lock)),
+            lock: Mutex::new(Some(lock).filter(|_| !sabotage::is(Sabotage::UnlockAtOpen))),
         }
     }
 
@@ -447,6 +446,9 @@ impl Inner {
         let committed = self.gate.barrier(ticket, self).and_then(|()| self.gate.check());
         // Nobody may write once the lock is gone: neither a leader that was under way when the log
         // stopped, nor a rewrite.
+        if sabotage::is(Sabotage::UnlockBeforeLeader) {
+            self.lock.lock().take();
+        }
         let hold = self.gate.hold();
         // The last length word was stored after the last sync: one more makes it durable, so that
         // a closed log is proven to its end.
@@ -523,7 +525,7 @@ impl Stage<'_> {
         let inner = &self.log.inner;
         let now = inner.env.now();
         let seq = self.writer.stage(rows, now, inner.gate.durable_seq())?;
-        Ok(self.covering(seq))
+        Ok(self.commit(seq))
     }
 
     /// A commit of nothing new, that waits until `seq` is durable.
@@ -533,7 +535,13 @@ impl Stage<'_> {
     ///
     /// A sequence that was not given out yet counts as the newest that was.
     pub fn covering(&self, seq: Seq) -> Commit {
-        let seq = seq.min(self.writer.tail.seq);
+        if sabotage::is(Sabotage::AnswerAtOnce) {
+            return self.commit(Seq::ZERO);
+        }
+        self.commit(seq.min(self.writer.tail.seq))
+    }
+
+    fn commit(&self, seq: Seq) -> Commit {
         let generation = self.log.inner.gate.generation();
         Commit { log: self.log.clone(), ticket: Ticket { seq, generation }, task: None }
     }
@@ -568,8 +576,10 @@ impl Commit {
     /// [`Poisoned`](CommitError::Poisoned): an earlier failure stopped the log; it did not happen.
     pub fn wait(self) -> Result<Ack, CommitError> {
         let inner = &self.log.inner;
-        inner.gate.barrier(self.ticket, &**inner)?;
-        Ok(Ack { seq: self.ticket.seq })
+        match inner.gate.barrier(self.ticket, &**inner) {
+            Err(error) if !sabotage::is(Sabotage::DropBarrierResult) => Err(error),
+            _ => Ok(Ack { seq: self.ticket.seq }),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, thread_local};
 
 #[derive(Debug, Default)]
 pub(crate) struct Parker {

@@ -8,9 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use parking_lot::{Condvar, Mutex};
-
 use crate::log::Inner;
+use crate::sync::{Condvar, Mutex};
 
 /// A thread is blocked for one sync of one log at a time; two logs may sync at once.
 const THREADS: usize = 2;

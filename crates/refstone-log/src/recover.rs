@@ -16,6 +16,7 @@ use crate::error::{DamageKind, OpenError};
 use crate::files::{self, Entry};
 use crate::frame::schema::Identity;
 use crate::frame::{EOS, Frame, FrameError, Layout, PREFIX_LEN, WORD_LEN};
+use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
 use crate::walk::{Step, Tail, Walk};
 use crate::writer::GROUP_MAX;
@@ -71,7 +72,7 @@ pub(crate) fn recover(
         scan.refuse_if_not_torn()?;
         scan.keep_torn(env, dir, end)?;
     }
-    match doubt::is_marked(env, dir)? {
+    match doubt::is_marked(env, dir)? && !sabotage::is(Sabotage::TrustCache) {
         true => scan.renew(env, dir)?,
         false => scan.prove(env, dir)?,
     }
@@ -213,16 +214,19 @@ impl<'p> Scan<'p> {
     /// A torn frame cannot be followed by one that was written when it was durable.
     fn refuse_if_not_torn(&self) -> Result<(), OpenError> {
         match self.walk.later_witness()? {
-            None => Ok(()),
-            Some((witness_offset, durable)) => {
+            Some((witness_offset, durable)) if !sabotage::is(Sabotage::IgnoreWitness) => {
                 let torn = self.problem.clone();
                 Err(self.walk.damage(DamageKind::NotTorn { torn, witness_offset, durable }))
             }
+            _ => Ok(()),
         }
     }
 
     /// Saves the torn bytes under a new name, durable, before anything is overwritten.
     fn keep_torn(&mut self, env: &dyn Env, dir: &Path, end: u64) -> Result<(), OpenError> {
+        if sabotage::is(Sabotage::DropTornBytes) {
+            return Ok(());
+        }
         let start = self.walk.tail.offset;
         let kept = new_cut(env, dir)?;
         let target = env.create_new(&kept).map_err(OpenError::io(&kept, "save torn bytes in"))?;
@@ -250,7 +254,12 @@ impl<'p> Scan<'p> {
         let after = slot + PREFIX_LEN as u64;
         write(self.file.write_all_at(&EOS, slot))?;
         write(self.file.write_zeros_at(after..self.cleared_end(after)?))?;
-        self.write_again()?;
+        if !sabotage::is(Sabotage::TrustCache) {
+            self.write_again()?;
+        }
+        if sabotage::is(Sabotage::PublishBeforeSync) {
+            self.publish(env, dir)?;
+        }
         self.sync(env, dir)?;
         self.publish(env, dir)
     }

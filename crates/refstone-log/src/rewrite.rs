@@ -5,10 +5,10 @@
 //! appends keep staging. A crash before the rename leaves the old file, after it the new one; both
 //! hold every durable transaction that is not sealed.
 
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::create::FIRST_EXTENT;
 use crate::env::{Env, EnvFile};
@@ -19,7 +19,9 @@ use crate::frame::{EOS, Frame, PREFIX_LEN};
 use crate::log::Inner;
 use crate::recover::copy;
 use crate::round::Leader;
+use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
+use crate::sync::Ordering;
 use crate::walk::{Step, Tail, Walk};
 
 /// Takes the transactions that leave the live log.
@@ -103,7 +105,9 @@ impl Inner {
             return Ok(None);
         }
         let start = walk.tail.offset;
-        seal(&mut walk, through, sealer)?;
+        let late = sabotage::is(Sabotage::SealAfterSwap);
+        let first: &mut dyn Sealer = if late { &mut sabotage::Nobody } else { &mut *sealer };
+        seal(&mut walk, through, first)?;
         let kept_from = walk.tail;
         let identity = Identity { anchor: anchor(kept_from), ..walk.identity.clone() };
         let mut successor = Successor::start(&*self.env, &self.dir, &identity, kept_from.offset)?;
@@ -116,6 +120,9 @@ impl Inner {
             // Only if it did not get the live name; and a file that stays is no harm.
             let _ = self.env.remove(&successor.path);
             return Err(error);
+        }
+        if late {
+            seal(&mut Walk::start(file, &path)?, through, sealer)?;
         }
         Ok(Some(Rewritten {
             sealed_seq: through,
@@ -140,7 +147,7 @@ impl Inner {
             .try_clone()
             .map_err(OpenError::io(&successor.path, "duplicate the descriptor of"))?;
         let guard = self.gate.stop_on_panic("the thread that swapped the live log panicked");
-        let synced = self.rename(successor, identity).map(|()| self.env.sync_dir(&self.dir));
+        let synced = self.rename(successor, identity).map(|()| self.sync_swap());
         guard.dismiss();
         if let Err(error) = synced? {
             // The new file has the name, and nobody knows for how long.
@@ -151,6 +158,13 @@ impl Inner {
         self.rebind(&mut leader, successor, extent, duplicate);
         drop(hold);
         Ok(())
+    }
+
+    fn sync_swap(&self) -> io::Result<()> {
+        if sabotage::is(Sabotage::SkipSwapSync) {
+            return Ok(());
+        }
+        self.env.sync_dir(&self.dir)
     }
 
     /// Gives the new file the live name. If the rename fails the old log serves on, unless the
@@ -179,6 +193,9 @@ impl Inner {
         extent: u64,
         duplicate: Box<dyn EnvFile>,
     ) {
+        if sabotage::is(Sabotage::SkipRebind) {
+            return;
+        }
         let mut writer = self.writer.lock();
         self.gate.rebind(duplicate);
         leader.file = successor.file.clone();

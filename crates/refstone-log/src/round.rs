@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::doubt;
@@ -11,6 +10,8 @@ use crate::frame::{EOS, PREFIX_LEN, WORD_LEN};
 use crate::gate::{Outcome, Round};
 use crate::log::{Inner, Mode};
 use crate::park::Parker;
+use crate::sabotage::{self, Sabotage};
+use crate::sync::Ordering;
 use crate::walk::Tail;
 use crate::writer::{GROUP_MAX, Group};
 
@@ -122,14 +123,21 @@ impl Inner {
     /// Makes all that was written durable, and publishes it. `before` is the tail behind which all
     /// is of unknown outcome if the sync fails.
     pub(crate) fn settle(&self, leader: &mut Leader, before: Tail) -> Outcome {
+        if sabotage::is(Sabotage::PublishBeforeSync) {
+            let _ = leader.publish(self.word);
+        }
         if let Err(error) = self.sync_file(leader) {
             return poisoned(before, leader.tail, format!("the sync failed: {error}"));
         }
         let published = leader.publish(self.word);
-        self.gate.note_durable(leader.tail.seq);
-        self.observer.durable(leader.tail.seq);
+        let durable = match leader.tail.seq {
+            _ if sabotage::is(Sabotage::WatermarkAfterSync) => self.writer.lock().tail.seq,
+            written => written,
+        };
+        self.gate.note_durable(durable);
+        self.observer.durable(durable);
         match published {
-            Ok(()) => Outcome::Acknowledged(leader.tail.seq),
+            Ok(()) => Outcome::Acknowledged(durable),
             Err(error) => {
                 let cause = format!("publishing the commit failed: {error}");
                 poisoned(leader.tail, leader.tail, cause)
@@ -148,6 +156,7 @@ impl Inner {
         if is_new {
             doubt::mark(env, dir);
         }
+        let _writer = sabotage::is(Sabotage::SyncUnderWriter).then(|| self.writer.lock());
         self.gate.sync().inspect_err(|_| doubt::mark(env, dir))?;
         if is_new {
             leader.synced_extent = extent;

@@ -17,6 +17,7 @@ use crate::frame::layout::MARKER;
 use crate::frame::schema::{Identity, message_len};
 use crate::frame::{EOS, Frame, FrameError, Layout, PREFIX_LEN, WORD_LEN};
 use crate::resync::Finder;
+use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
 
 /// Where a log stands: behind its last accepted frame.
@@ -106,11 +107,17 @@ impl Walk {
                 Ok(Step::Frame { proven: self.proven, word_is_zero, offset })
             }
             Err(Failure::Io(error)) => Err(OpenError::io(&self.path, "read the log")(error)),
-            Err(Failure::Frame(problem)) if self.proven || problem.is_of_a_newer_version() => {
+            Err(Failure::Frame(problem)) if self.refuses(&problem) => {
                 Err(self.damage(problem.into()))
             }
             Err(Failure::Frame(problem)) => Ok(Step::End { problem }),
         }
+    }
+
+    /// Whether what is no frame here is damage, and not the end of the log.
+    fn refuses(&self, problem: &FrameError) -> bool {
+        let proven = self.proven && !sabotage::is(Sabotage::CutInsteadOfRefusing);
+        proven || problem.is_of_a_newer_version()
     }
 
     /// Whether the next frame is published: its length word is not zero.

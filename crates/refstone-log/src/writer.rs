@@ -11,6 +11,7 @@ use crate::frame::encode::FrameHead;
 use crate::frame::{EOS, Layout, PREFIX_LEN};
 use crate::kind::Rows;
 use crate::park::Parker;
+use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
 use crate::space::Floor;
 use crate::walk::Tail;
@@ -163,7 +164,11 @@ impl Writer {
     pub(crate) fn roll_back(&mut self, tail: Tail) {
         self.frames.clear();
         self.staged = 0;
+        let spent = self.tail.seq;
         self.tail = tail;
+        if sabotage::is(Sabotage::KeepSpentSequence) {
+            self.tail.seq = spent;
+        }
     }
 
     /// Where the zeros written ahead end, in bytes.

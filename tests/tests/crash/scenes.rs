@@ -66,6 +66,15 @@ fn a_log_whose_rewriter_was_killed_keeps_what_it_acknowledges() {
     commit_after_a_kill_at_each(session.take_moments());
 }
 
+// Break: a gate that goes on syncing the old file.
+#[test]
+fn what_is_committed_after_a_rewrite_survives_a_power_cut() {
+    let mut session = session(&[APPEND, APPEND, WAIT_ALL, Step::Rewrite { keep: 1 }]);
+    for step in [APPEND, WAIT_ALL, POWER_CUT] {
+        session.step(step).unwrap();
+    }
+}
+
 // Break: an opening that believes the zeros behind the last frame. They are in the cache, to clear a
 // failed group, and the disk has the group: after a power cut it would be back.
 #[test]

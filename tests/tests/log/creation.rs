@@ -91,7 +91,7 @@ fn what_a_crash_left_of_a_creation_is_no_obstacle() {
 fn a_second_writer_is_refused_by_name_and_the_first_goes_on() {
     let scratch = ScratchLog::new();
     let log = scratch.log();
-    let error = scratch.open().unwrap_err();
+    let error = scratch.open().map(drop).expect_err("the lock is held");
     assert_eq!(error.kind(), ErrorKind::Locked);
     assert!(error.to_string().contains("LOCK"), "{error}");
     push(&log, &Row::standard());

@@ -20,10 +20,10 @@ fn a_failed_write_is_not_committed_and_the_log_goes_on() {
         push(&log, &Row::numbered(1));
         scratch.env.fail(Op::Write, 0, fault);
         let queued = log.append(&[Row::numbered(2).as_row()]).unwrap();
-        let error = wait_for(&log, 3).unwrap_err();
+        let error = wait_for(&log, 3).expect_err("its write failed");
         assert_eq!(error.kind(), ErrorKind::NotCommitted, "{error}");
         // Sequence 2 is given out again; the old waiter must not take the new one for its own.
-        assert_eq!(wait_for(&log, 4).unwrap(), 2);
+        assert_eq!(wait_for(&log, 4).unwrap(), 2, "no sequence was spent");
         assert_eq!(queued.wait().unwrap_err().kind(), ErrorKind::NotCommitted);
         assert_eq!(scratch.published(), [1, 2]);
         log.close().unwrap();
@@ -58,7 +58,7 @@ fn a_failed_sync_is_unknown_and_stops_the_log_until_it_is_reopened() {
     push(&log, &Row::numbered(1));
     let syncs = log.gate().syncs();
     scratch.env.fail(Op::Sync, 0, Fault::Error(Io::Other));
-    let error = wait_for(&log, 2).unwrap_err();
+    let error = wait_for(&log, 2).expect_err("its sync failed");
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     assert_eq!(log.gate().syncs(), syncs + 1, "a failed sync is never retried");
     for _ in 0..2 {

@@ -1,6 +1,8 @@
 //! One sync covers everybody who had staged, and nobody waits for a sync that others paid.
 
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use refstone_log::{CommitError, Log};
 use refstone_tests::env::{Fault, Op};
@@ -49,9 +51,44 @@ fn a_follower_is_covered_by_the_leaders_sync() {
     let before = log.gate().syncs();
     assert_eq!(log.durable_seq().get(), 0, "nothing is durable before anybody waits");
     assert_eq!(leader.wait().unwrap().seq().get(), 2);
-    assert_eq!(log.gate().syncs(), before + 1);
+    assert_eq!(log.gate().syncs(), before + 1, "the leader syncs once");
     assert_eq!(follower.wait().unwrap().seq().get(), 1);
     assert_eq!(log.gate().syncs(), before + 1, "the follower synced again");
+}
+
+// Break: keeping the writer mutex through the sync.
+#[test]
+fn others_stage_while_a_leader_syncs() {
+    let scratch = ScratchLog::new();
+    let log = scratch.log();
+    let (result, staged) = mpsc::channel();
+    scratch.env.call(Op::Sync, 0, {
+        let log = log.clone();
+        move || {
+            let (done, staging) = mpsc::channel();
+            thread::spawn(move || done.send(log.append(&[Row::numbered(2).as_row()]).map(drop)));
+            result.send(staging.recv_timeout(Duration::from_secs(5))).unwrap();
+        }
+    });
+    push(&log, &Row::numbered(1));
+    staged.recv().unwrap().expect("others stage during the sync").unwrap();
+}
+
+// Break: reading only after the sync how far it reaches.
+#[test]
+fn what_stages_during_a_sync_waits_for_the_next() {
+    let scratch = ScratchLog::new();
+    let log = scratch.log();
+    let (late, staged) = mpsc::channel();
+    scratch.env.call(Op::Sync, 0, {
+        let log = log.clone();
+        move || late.send(log.append(&[Row::numbered(2).as_row()]).unwrap()).unwrap()
+    });
+    assert_eq!(push(&log, &Row::numbered(1)), 1);
+    assert_eq!(log.durable_seq().get(), 1, "it staged after the write");
+    let (late, syncs) = (staged.recv().unwrap(), log.gate().syncs());
+    assert_eq!(late.wait().unwrap().seq().get(), 2);
+    assert_eq!(log.gate().syncs(), syncs + 1);
 }
 
 // Break: cancelling what a dropped commit had staged.

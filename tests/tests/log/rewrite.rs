@@ -136,6 +136,7 @@ fn nothing_leaves_unless_the_sealer_took_all_of_it() {
     let (scratch, log) = filled(4);
     let error = log.rewrite(Seq::MAX, &mut Refuses).unwrap_err();
     assert!(error.to_string().contains("the archive is full"), "{error}");
+    assert_eq!(scratch.published(), [1, 2, 3, 4], "nothing was sealed");
     let error = log.rewrite(Seq::MAX, &mut Lazy).unwrap_err();
     assert!(error.to_string().contains("1 of 4"), "{error}");
     assert_eq!(scratch.published(), [1, 2, 3, 4]);

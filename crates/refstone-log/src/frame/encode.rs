@@ -8,6 +8,7 @@ use super::layout::{
 };
 use super::text::{Backslash, escape_into};
 use crate::kind::{COLUMNS_MAX, ColumnType, Rows};
+use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
 
 /// The numbers of a frame that are not in its rows.
@@ -246,6 +247,10 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
 
     /// Writes the trailer and the lengths that depend on the whole body.
     fn finish(mut self, head: &FrameHead) -> Result<u32, EncodeError> {
+        if sabotage::is(Sabotage::Align64) {
+            let body = (self.out.len() - self.body).next_multiple_of(64);
+            self.out.resize(self.body + body, 0);
+        }
         let body_len = self.out.len() - self.body + TRAILER_LEN;
         if body_len > BODY_MAX {
             return Err(EncodeError::TooLarge { needed: body_len });
