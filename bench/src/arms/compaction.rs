@@ -22,6 +22,8 @@ use crate::workload::{Mover, PAYLOAD};
 pub(super) const ARM: Arm = Arm { id: "refstone.compaction", writes, run };
 
 const WRITERS: usize = 4;
+/// So many transactions more, in a log of their own.
+const LONGEST: &str = "REFSTONE_BENCH_LONGEST";
 /// Transactions that one thread has outstanding while the long log is made.
 const OUTSTANDING: usize = 1_000;
 
@@ -37,9 +39,11 @@ fn run(bench: &Bench<'_>) -> Result<(Row, Verdict)> {
         let dir = tempfile::tempdir_in(bench.dir)?;
         stalls(&dir.path().join("refstone"), refs, label, &mut row)?;
     }
-    let long = bench.scale.pick([100_000, 1_000_000], [1_000, 20_000]);
+    let mut long = bench.scale.pick([100_000, 1_000_000], [1_000, 20_000]).to_vec();
+    // Ten million take minutes, and gigabytes: only when somebody asks.
+    long.extend(std::env::var(LONGEST).ok().and_then(|longest| longest.parse::<usize>().ok()));
     let mut verdict = Verdict::Green;
-    for (transactions, label) in long.into_iter().zip(["small", "large"]) {
+    for (transactions, label) in long.into_iter().zip(["small", "large", "longest"]) {
         let dir = tempfile::tempdir_in(bench.dir)?;
         let dir = dir.path().join("refstone");
         verdict = verdict.and(amplification(&dir, transactions, label, &mut row)?);
@@ -52,12 +56,12 @@ fn stalls(dir: &Path, refs: usize, label: &str, row: &mut Row) -> Result<()> {
     RefStore::create(dir, &CreateOptions::default())?;
     let store = open_by_hand(dir)?;
     create_refs(&store, 0, refs)?;
-    let quiet = push_while(&store, || {
+    let quiet = push_while(&store, 5_000, || {
         thread::sleep(Duration::from_secs(1));
         Ok(())
     })?;
     let start = Instant::now();
-    let beside = push_while(&store, || compact(&store).map(drop))?;
+    let beside = push_while(&store, 6_000, || compact(&store).map(drop))?;
     row.put(format!("refs_{label}"), refs as f64);
     row.put(format!("compaction_{label}_ms"), start.elapsed().as_secs_f64() * 1e3);
     row.put(format!("commit_max_quiet_{label}_ms"), quiet / 1e3);
@@ -67,13 +71,14 @@ fn stalls(dir: &Path, refs: usize, label: &str, row: &mut Row) -> Result<()> {
     Ok(())
 }
 
-/// The longest commit of some writers, in microseconds, while something else is done.
-fn push_while(store: &RefStore, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+/// The longest commit of some writers (the first has this number), in microseconds, while something
+/// else is done.
+fn push_while(store: &RefStore, first: usize, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let stop = AtomicBool::new(false);
     let length = Length { warm_up: Duration::ZERO, measured: Duration::from_secs(60) };
     thread::scope(|scope| {
         let pushers = scope.spawn(|| {
-            let movers = (0..WRITERS).map(|writer| Mover::new(9_000 + writer, 1)).collect();
+            let movers = (0..WRITERS).map(|writer| Mover::new(first + writer, 1)).collect();
             closed_loop(movers, length, &stop, |mover| {
                 store.commit(&transaction(mover.step())?)?;
                 Ok(Duration::ZERO)
