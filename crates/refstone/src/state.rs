@@ -1,6 +1,8 @@
 //! The refs as the running store has them: a durable view, and what is staged above it.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Mutex, MutexGuard};
@@ -62,7 +64,9 @@ impl State {
         let mut young = self.young.lock();
         let Some(recent) = young.take() else { return };
         let seq = self.durable.load().seq;
-        self.durable.store(Arc::new(Snapshot { seq, recent, tables }));
+        let old = self.durable.swap(Arc::new(Snapshot { seq, recent, tables }));
+        drop(young);
+        let_go(old);
     }
 
     /// Replaces the tables by others with the same content.
@@ -104,6 +108,19 @@ impl State {
         let durable = self.durable.load();
         Newest { staged, durable }
     }
+}
+
+/// Frees what left memory, which may be a map of a million refs, in this thread: whoever holds the
+/// last handle frees it, and a leader or a validator would keep others waiting.
+fn let_go(old: Arc<Snapshot>) {
+    const MOMENTS: u32 = 100;
+    for _ in 0..MOMENTS {
+        if Arc::strong_count(&old) == 1 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(old);
 }
 
 /// Proof that the view has all transactions up to one. Only swapping the view gives it, and only
@@ -164,7 +181,6 @@ impl Observer for State {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    use std::thread;
 
     use super::*;
     use crate::edit::Target;
