@@ -17,8 +17,14 @@ pub(crate) struct NewFile<'e> {
     file: Box<dyn EnvFile>,
     path: PathBuf,
     offset: u64,
+    /// Where what was synced ends.
+    synced: u64,
     published: bool,
 }
+
+/// Bytes that are written between two syncs. A long backlog would hold up the syncs of commits,
+/// which go to the same disk.
+const BACKLOG: u64 = 4 << 20;
 
 impl<'e> NewFile<'e> {
     /// Starts a file that is to be called `path`; what a crash left of an earlier attempt goes.
@@ -29,7 +35,7 @@ impl<'e> NewFile<'e> {
             _ => {}
         }
         let file = env.create_new(&temporary)?;
-        Ok(NewFile { env, file, path: path.to_owned(), offset: 0, published: false })
+        Ok(NewFile { env, file, path: path.to_owned(), offset: 0, synced: 0, published: false })
     }
 
     /// Syncs the content and gives the file its name. The name is durable when the caller has
@@ -46,6 +52,10 @@ impl Write for NewFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_all_at(bytes, self.offset)?;
         self.offset += bytes.len() as u64;
+        if self.offset - self.synced >= BACKLOG {
+            self.file.sync_data()?;
+            self.synced = self.offset;
+        }
         Ok(bytes.len())
     }
 
