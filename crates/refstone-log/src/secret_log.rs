@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use crate::frame::schema::Identity;
 use crate::frame::{EOS, Frame, FrameError, Layout};
 use crate::kind::{Kind, SecretRow};
 use crate::recover::has;
+use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
 use crate::walk::{Step, Walk};
 
@@ -141,7 +143,9 @@ impl SecretLog {
         // Before the lock, which would leave its file where there is no log.
         open_live(&*env, dir)?;
         let lock = create::lock(&*env, dir)?;
-        remove_if_present(&*env, &files::secrets_temporary(dir))?;
+        if !sabotage::is(Sabotage::KeepLeftoverSecrets) {
+            remove_if_present(&*env, &files::secrets_temporary(dir))?;
+        }
         let path = files::secrets(dir);
         let mut walk = Walk::start_in(Kind::Secrets, open_live(&*env, dir)?, &path)?;
         let changes = read(&mut walk)?;
@@ -214,7 +218,10 @@ impl SecretLog {
             value: value.map(Secret::new),
         };
         let makes_room = self.makes_room_for(key);
-        let stays = |other: &&SecretChange| other.key != key && Some(other.seq) != makes_room;
+        let stays = |other: &&SecretChange| {
+            let replaced = other.key == key && !sabotage::is(Sabotage::KeepReplacedSecret);
+            !replaced && Some(other.seq) != makes_room
+        };
         let others = self.changes.values().filter(stays);
         let file = encode(&self.identity, others.chain([&change]).collect())?;
         self.replace(&file)?;
@@ -270,8 +277,7 @@ impl SecretLog {
         // Should this thread die here, nobody knows which file has the name.
         self.stopped = Some("a change of a secret was interrupted".into());
         let live = files::secrets(&self.dir);
-        let swapped =
-            self.env.rename(&temporary, &live).and_then(|()| self.env.sync_dir(&self.dir));
+        let swapped = self.env.rename(&temporary, &live).and_then(|()| self.sync_swap());
         if let Err(error) = swapped {
             let cause: Arc<str> = format!("{}: cannot replace it: {error}", live.display()).into();
             self.stopped = Some(cause.clone());
@@ -279,6 +285,13 @@ impl SecretLog {
         }
         self.stopped = None;
         Ok(())
+    }
+
+    fn sync_swap(&self) -> io::Result<()> {
+        if sabotage::is(Sabotage::SkipSwapSync) {
+            return Ok(());
+        }
+        self.env.sync_dir(&self.dir)
     }
 }
 
@@ -308,7 +321,7 @@ fn open_live(env: &dyn Env, dir: &Path) -> Result<Arc<dyn EnvFile>, OpenError> {
     let path = files::secrets(dir);
     match env.open_read(&path) {
         Ok(file) => Ok(Arc::from(file)),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(OpenError::io(&path, "open")(error))
         }
         Err(_) if has(env, dir, &files::live(dir)) => {
