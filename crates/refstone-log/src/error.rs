@@ -116,6 +116,22 @@ pub enum OpenError {
         /// What is wrong.
         problem: SchemaError,
     },
+    /// There is no secret store in the directory.
+    #[error("{dir}: there is no secret store here")]
+    NoSecrets {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The log is one of another kind.
+    #[error("{path}: this is a log of {found}, and not one of {expected}. Nothing was changed")]
+    Kind {
+        /// The file.
+        path: PathBuf,
+        /// The kind asked for.
+        expected: &'static str,
+        /// The kind of the log.
+        found: &'static str,
+    },
     /// The log is one of another object format.
     #[error(
         "{path}: this log names {found} objects, and the repository has {expected} ones; the log \
@@ -241,12 +257,14 @@ impl OpenError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             OpenError::Locked { .. } => ErrorKind::Locked,
-            OpenError::NotFound { .. } | OpenError::OnlyLock { .. } => ErrorKind::NotFound,
+            OpenError::NotFound { .. }
+            | OpenError::NoSecrets { .. }
+            | OpenError::OnlyLock { .. } => ErrorKind::NotFound,
             OpenError::NotEmpty { .. } => ErrorKind::AlreadyExists,
             OpenError::MissingLive { .. }
             | OpenError::Schema { .. }
             | OpenError::Corrupt { .. } => ErrorKind::Corrupt,
-            OpenError::ObjectFormat { .. } => ErrorKind::Corrupt,
+            OpenError::Kind { .. } | OpenError::ObjectFormat { .. } => ErrorKind::Corrupt,
             OpenError::Invalid(_) => ErrorKind::Invalid,
             OpenError::ReadOnly { .. } => ErrorKind::ReadOnly,
             OpenError::Io { source, .. } => ErrorKind::of_io(source),

@@ -20,6 +20,16 @@ pub(crate) fn doubted(dir: &Path) -> PathBuf {
     dir.join("refs.arrow.doubted")
 }
 
+/// The secrets.
+pub(crate) fn secrets(dir: &Path) -> PathBuf {
+    dir.join("secrets.arrow")
+}
+
+/// The secrets while they are being written anew.
+pub(crate) fn secrets_temporary(dir: &Path) -> PathBuf {
+    dir.join("secrets.arrow.tmp")
+}
+
 /// The lock of the writer. It is never renamed or removed.
 pub(crate) fn lock(dir: &Path) -> PathBuf {
     dir.join("LOCK")

@@ -72,6 +72,8 @@ pub(crate) enum ColumnType {
     Name,
     /// Free text: as a name, and a backslash is escaped too.
     Text,
+    /// Bytes of any length, as they are.
+    Binary,
     /// Values of one width, in bytes.
     Fixed(usize),
 }
@@ -100,6 +102,8 @@ pub(crate) const COLUMNS_MAX: usize = 8;
 pub(crate) enum Kind {
     /// Reference transactions.
     Refs,
+    /// Changes of secrets.
+    Secrets,
 }
 
 impl Kind {
@@ -107,11 +111,12 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::Refs => "refs",
+            Kind::Secrets => "secrets",
         }
     }
 
     pub(crate) fn from_name(name: &str) -> Option<Kind> {
-        (name == Kind::Refs.name()).then_some(Kind::Refs)
+        [Kind::Refs, Kind::Secrets].into_iter().find(|kind| kind.name() == name)
     }
 
     pub(crate) fn columns(self, objects: ObjectFormat) -> Vec<Column> {
@@ -125,6 +130,13 @@ impl Kind {
                 nullable("new_oid", ColumnType::Fixed(objects.len())),
                 nullable("symref", ColumnType::Name),
                 nullable("message", ColumnType::Text),
+            ],
+            Kind::Secrets => vec![
+                column("seq", ColumnType::Seq),
+                column("at", ColumnType::At),
+                column("actor", ColumnType::Text),
+                column("key", ColumnType::Text),
+                nullable("value", ColumnType::Binary),
             ],
         }
     }
@@ -236,5 +248,42 @@ impl<'a> DecodedRefRow<'a> {
             symref: self.symref.as_deref(),
             message: self.message.as_deref(),
         }
+    }
+}
+
+/// One secret set or deleted: a row of a log of secrets.
+#[derive(Clone, Copy)]
+pub(crate) struct SecretRow<'a> {
+    pub(crate) actor: &'a [u8],
+    pub(crate) key: &'a [u8],
+    /// `None` deletes.
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+impl Rows for SecretRow<'_> {
+    fn row_count(&self) -> usize {
+        1
+    }
+
+    fn cell(&self, _row: usize, column: usize) -> Option<&[u8]> {
+        match column {
+            0 => Some(self.actor),
+            1 => Some(self.key),
+            _ => self.value,
+        }
+    }
+}
+
+/// A row read back from a log of secrets.
+pub(crate) struct DecodedSecretRow<'a> {
+    pub(crate) actor: Cow<'a, [u8]>,
+    pub(crate) key: Cow<'a, [u8]>,
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+impl<'a> DecodedSecretRow<'a> {
+    pub(crate) fn from_cells(cell: impl Fn(usize) -> Option<&'a [u8]>) -> DecodedSecretRow<'a> {
+        let text = |column| cell(column).map(text::unescape).unwrap_or_default();
+        DecodedSecretRow { actor: text(0), key: text(1), value: cell(2) }
     }
 }

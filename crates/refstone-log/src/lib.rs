@@ -22,6 +22,7 @@ mod os_env;
 mod park;
 #[cfg_attr(feature = "shuttle", path = "shuttle/pool.rs")]
 mod pool;
+mod private_env;
 mod reader;
 mod recover;
 mod repair;
@@ -29,6 +30,7 @@ mod resync;
 mod rewrite;
 mod round;
 mod sabotage;
+mod secret_log;
 mod seq;
 mod space;
 #[cfg_attr(feature = "shuttle", path = "shuttle/sync.rs")]
@@ -49,10 +51,14 @@ pub use gather::Gathering;
 pub use kind::{DecodedRefRow, ObjectFormat, RefRow, Rows, UnknownObjectFormat};
 pub use log::{Ack, Commit, Log, LogOptions, Mode, NoObserver, Observer, Stage};
 pub use os_env::OsEnv;
+pub use private_env::PrivateOsEnv;
 pub use reader::LogReader;
 pub use recover::{Recovery, Torn};
 pub use repair::{RepairError, RepairOptions, Repaired, repair};
 pub use rewrite::{Leaving, Rewritten, Sealer};
+pub use secret_log::{
+    SECRET_KEYS_MAX, SECRET_LEN_MAX, SECRET_NAME_LEN_MAX, Secret, SecretChange, SecretLog,
+};
 pub use seq::{Seq, Timestamp};
 pub use space::{MinFree, UnknownMinFree};
 pub use verify::{VerifyReport, verify};

@@ -104,7 +104,7 @@ fn has_name(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 #[derive(Debug)]
-struct OsFile(File);
+pub(crate) struct OsFile(pub(crate) File);
 
 impl EnvFile for OsFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

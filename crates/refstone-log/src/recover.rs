@@ -16,6 +16,7 @@ use crate::error::{DamageKind, OpenError};
 use crate::files::{self, Entry};
 use crate::frame::schema::Identity;
 use crate::frame::{EOS, Frame, FrameError, Layout, PREFIX_LEN, WORD_LEN};
+use crate::kind::Kind;
 use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
 use crate::walk::{Step, Tail, Walk};
@@ -100,14 +101,17 @@ pub(crate) fn explain_open(env: &dyn Env, dir: &Path, error: std::io::Error) -> 
     }
     match witness(env, dir) {
         Some(witness) => OpenError::MissingLive { path, state: "missing", witness },
-        None if has_lock(env, dir) => OpenError::OnlyLock { dir: dir.to_owned() },
+        None if has(env, dir, &files::secrets(dir)) => {
+            let (expected, found) = (Kind::Refs.name(), Kind::Secrets.name());
+            OpenError::Kind { path: files::secrets(dir), expected, found }
+        }
+        None if has(env, dir, &files::lock(dir)) => OpenError::OnlyLock { dir: dir.to_owned() },
         None => OpenError::NotFound { dir: dir.to_owned() },
     }
 }
 
-fn has_lock(env: &dyn Env, dir: &Path) -> bool {
-    let lock = files::lock(dir);
-    env.list(dir).is_ok_and(|names| names.iter().any(|name| lock.ends_with(name)))
+pub(crate) fn has(env: &dyn Env, dir: &Path, path: &Path) -> bool {
+    env.list(dir).is_ok_and(|names| names.iter().any(|name| path.ends_with(name)))
 }
 
 /// An empty live file is never one that was created: creation renames a whole file.

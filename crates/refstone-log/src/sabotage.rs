@@ -44,6 +44,8 @@ sabotages! {
     "skip-rebind" SkipRebind,
     "skip-gate-rebind" SkipGateRebind,
     "seal-after-swap" SealAfterSwap,
+    "keep-replaced-secret" KeepReplacedSecret,
+    "keep-leftover-secrets" KeepLeftoverSecrets,
     "accept-broken-checksum" AcceptBrokenChecksum,
     "accept-broken-chain" AcceptBrokenChain,
     "cut-instead-of-refusing" CutInsteadOfRefusing,

@@ -16,6 +16,7 @@ use crate::frame::decode::Expected;
 use crate::frame::layout::MARKER;
 use crate::frame::schema::{Identity, message_len};
 use crate::frame::{EOS, Frame, FrameError, Layout, PREFIX_LEN, WORD_LEN};
+use crate::kind::Kind;
 use crate::resync::Finder;
 use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
@@ -55,9 +56,22 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Reads and checks the schema message.
+    /// Reads and checks the schema message of a ref log.
     pub(crate) fn start(file: Arc<dyn EnvFile>, path: &Path) -> Result<Walk, OpenError> {
+        Walk::start_in(Kind::Refs, file, path)
+    }
+
+    /// Reads and checks the schema message of a log of this kind.
+    pub(crate) fn start_in(
+        kind: Kind,
+        file: Arc<dyn EnvFile>,
+        path: &Path,
+    ) -> Result<Walk, OpenError> {
         let (identity, offset) = read_schema(&*file, path)?;
+        if identity.kind != kind {
+            let (expected, found) = (kind.name(), identity.kind.name());
+            return Err(OpenError::Kind { path: path.to_owned(), expected, found });
+        }
         Ok(Walk::behind_schema(file, path, identity, offset))
     }
 

@@ -116,6 +116,9 @@ mod error;
 // What goes in and out beside transactions.
 pub mod exchange;
 
+// The opposite of a ref store: what it replaces is gone.
+pub mod secrets;
+
 pub use compact::{CompactError, CompactOptions, Compacted, Merge, Progress};
 pub use edit::{Change, Deref, Edit, Expected, Target};
 pub use error::{OpenError, ReadError, RowProblem, TransactionError};

@@ -1,5 +1,6 @@
 //! Writes logs of generated transactions, and beside them what an Arrow reader must find:
-//! `frame_corpus DIR SEED` makes `DIR/<n>/refs.arrow` and `DIR/<n>/rows.jsonl`.
+//! `frame_corpus DIR SEED` makes `DIR/refs/<n>/refs.arrow`, `DIR/secrets/<n>/secrets.arrow`, and
+//! beside each of them `rows.jsonl`.
 //!
 //! The outside readers' tests compare the two, so that they judge the very frames that the
 //! property tests judge with arrow-rs.
@@ -10,9 +11,10 @@ use std::sync::Arc;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use refstone_log::{Log, NoObserver, ObjectFormat, OsEnv, RefLogOptions};
+use refstone_log::{Env, Log, NoObserver, ObjectFormat, OsEnv, PrivateOsEnv, RefLogOptions};
 use refstone_tests::generate::{readable, transactions};
 use refstone_tests::logs::Row;
+use refstone_tests::secrets;
 use serde_json::{Value, json};
 
 const LOGS: u32 = 24;
@@ -30,7 +32,9 @@ fn main() -> Result<(), Failure> {
     for number in 0..LOGS {
         let tree = transactions().new_tree(&mut runner).map_err(|reason| reason.to_string())?;
         let (format, transactions) = tree.current();
-        write(&dir.join(number.to_string()), format, &transactions)?;
+        write(&dir.join(format!("refs/{number}")), format, &transactions)?;
+        let tree = secrets::changes().new_tree(&mut runner).map_err(|reason| reason.to_string())?;
+        write_secrets(&dir.join(format!("secrets/{number}")), &tree.current())?;
     }
     Ok(())
 }
@@ -48,6 +52,21 @@ fn write(dir: &Path, format: ObjectFormat, transactions: &[Vec<Row>]) -> Result<
         }
     }
     log.close()?;
+    Ok(fs::write(dir.join("rows.jsonl"), expected)?)
+}
+
+fn write_secrets(dir: &Path, changes: &[secrets::Change]) -> Result<(), Failure> {
+    let env: Arc<dyn Env> = Arc::new(PrivateOsEnv);
+    let mut expected = String::new();
+    for (seq, change) in secrets::make(&env, dir, changes) {
+        let row = json!({
+            "seq": seq,
+            "actor": readable(&change.actor, true),
+            "key": readable(&change.key, true),
+            "value": change.value.as_deref().map(hex),
+        });
+        expected += &format!("{row}\n");
+    }
     Ok(fs::write(dir.join("rows.jsonl"), expected)?)
 }
 

@@ -148,6 +148,13 @@ impl Disk {
         Ok(self.content(self.find(path)?)?.cache())
     }
 
+    /// Whether any file, as processes read it, holds these bytes.
+    #[must_use]
+    pub fn holds(&self, wanted: &[u8]) -> bool {
+        let holds = |part: &&[u8]| part.windows(wanted.len()).any(|bytes| bytes == wanted);
+        self.parts().iter().any(holds)
+    }
+
     /// Overwrites bytes of a file, certainly: damage, not a write.
     ///
     /// # Errors

@@ -35,6 +35,8 @@ pub enum Sabotage {
     NoWriteAgain,
     /// Torn bytes are not kept.
     NothingKept,
+    /// A file that is replaced stays under another name.
+    ReplacedKept,
 }
 
 impl Sabotage {
@@ -59,6 +61,15 @@ struct Sabotaged {
 }
 
 impl Sabotaged {
+    /// Keeps a copy of a file, durable but for its name.
+    fn keep(&self, path: &Path) -> io::Result<()> {
+        let copy = path.with_extension("old");
+        let _ = self.fs.remove(&copy);
+        let bytes = self.fs.disk().read(path)?.to_vec();
+        let file = self.fs.create_new(&copy)?;
+        file.write_all_at(&bytes, 0).and_then(|()| file.sync_data())
+    }
+
     fn wrap(
         &self,
         path: &Path,
@@ -89,6 +100,9 @@ impl Env for Sabotaged {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.replaced.store(self.fs.disk().read(to).is_ok(), Ordering::Relaxed);
+        if self.sabotage == Sabotage::ReplacedKept && self.replaced.load(Ordering::Relaxed) {
+            self.keep(to)?;
+        }
         self.fs.rename(from, to)
     }
 

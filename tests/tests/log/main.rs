@@ -15,5 +15,6 @@ mod read_only;
 mod recovery;
 mod repair;
 mod rewrite;
+mod secrets;
 mod space;
 mod visibility;

@@ -13,7 +13,7 @@ use super::layout::{
     BODY_LENGTH, BODY_MAX, ENTRY, Layout, MARKER, NODES, PREFIX_LEN, ROW_COUNT, TRAILER_LEN,
     buffer_count,
 };
-use crate::kind::{ColumnType, DecodedRefRow};
+use crate::kind::{ColumnType, DecodedRefRow, DecodedSecretRow};
 use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
 
@@ -275,6 +275,7 @@ impl<'a> ColumnCheck<'a> {
             ColumnType::Seq | ColumnType::At => self.constant(),
             ColumnType::Fixed(width) => self.exact(1, width * self.rows).map(|_| ()),
             ColumnType::Name | ColumnType::Text => self.text(),
+            ColumnType::Binary => self.offsets().map(|_| ()),
         }
     }
 
@@ -316,17 +317,23 @@ impl<'a> ColumnCheck<'a> {
         if same { Ok(()) } else { Err("the rows of one transaction differ") }
     }
 
-    fn text(&self) -> Result<(), &'static str> {
+    /// The offsets of a column of any length, in order and within the data, and the data.
+    fn offsets(&self) -> Result<(&'a [u8], &'a [u8]), &'static str> {
         let offsets = self.exact(1, 4 * (self.rows + 1))?;
         let data = self.buffer(2)?;
         let mut previous = 0;
         for row in 0..=self.rows {
             let offset = u32_at(offsets, 4 * row) as usize;
             if offset < previous || offset > data.len() || (row == 0 && offset != 0) {
-                return Err("a text offset is out of order or out of bounds");
+                return Err("an offset is out of order or out of bounds");
             }
             previous = offset;
         }
+        Ok((offsets, data))
+    }
+
+    fn text(&self) -> Result<(), &'static str> {
+        let (offsets, data) = self.offsets()?;
         let text = std::str::from_utf8(data).map_err(|_| "the text is not UTF-8")?;
         let splits =
             (0..=self.rows).all(|r| text.is_char_boundary(u32_at(offsets, 4 * r) as usize));
@@ -391,6 +398,11 @@ impl<'a> Frame<'a> {
         (0..self.rows).map(|row| self.ref_row(row))
     }
 
+    /// One row of a log of secrets.
+    pub(crate) fn secret_row(&self, row: usize) -> DecodedSecretRow<'a> {
+        DecodedSecretRow::from_cells(|column| self.cell(row, column + 2))
+    }
+
     /// The transaction as an Arrow batch of `schema`, which must be the log's own.
     ///
     /// Copies the body once.
@@ -433,7 +445,7 @@ impl<'a> Frame<'a> {
         match self.layout.columns[column].ty {
             ColumnType::Seq | ColumnType::At => Some(&self.values(column)[8 * row..][..8]),
             ColumnType::Fixed(width) => Some(&self.values(column)[width * row..][..width]),
-            ColumnType::Name | ColumnType::Text => {
+            ColumnType::Name | ColumnType::Text | ColumnType::Binary => {
                 let offsets = self.values(column);
                 let (start, end) = (u32_at(offsets, 4 * row), u32_at(offsets, 4 * row + 4));
                 Some(&self.entry(column, 2)[start as usize..end as usize])

@@ -84,8 +84,9 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
             match column.ty {
                 ColumnType::Seq => self.put_constant(&head.seq.get().to_le_bytes()),
                 ColumnType::At => self.put_constant(&head.at.as_micros().to_le_bytes()),
-                ColumnType::Name => self.put_text(index, nulls[index], Backslash::Forbidden)?,
-                ColumnType::Text => self.put_text(index, nulls[index], Backslash::Escaped)?,
+                ColumnType::Name | ColumnType::Text | ColumnType::Binary => {
+                    self.put_variable(index, nulls[index], column.ty)?;
+                }
                 ColumnType::Fixed(width) => self.put_fixed(index, nulls[index], width)?,
             }
         }
@@ -135,11 +136,11 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
         self.put_entry(start - self.body, 8 * self.row_count);
     }
 
-    fn put_text(
+    fn put_variable(
         &mut self,
         index: usize,
         nulls: usize,
-        backslash: Backslash,
+        ty: ColumnType,
     ) -> Result<(), EncodeError> {
         if nulls == self.row_count {
             self.put_entry(0, self.row_count.div_ceil(8));
@@ -154,7 +155,7 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
         self.put_entry(offsets - self.body, offsets_len);
         let data = self.out.len();
         for row in 0..self.row_count {
-            self.put_text_cell(row, index, backslash)?;
+            self.put_variable_cell(row, index, ty)?;
             let end = self.out.len() - data;
             self.patch_u32(offsets + 4 * (row + 1), end)?;
         }
@@ -163,17 +164,21 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
         Ok(())
     }
 
-    fn put_text_cell(
+    fn put_variable_cell(
         &mut self,
         row: usize,
         index: usize,
-        backslash: Backslash,
+        ty: ColumnType,
     ) -> Result<(), EncodeError> {
         let raw = self.cell(row, index).unwrap_or_default();
-        if backslash == Backslash::Forbidden && raw.contains(&b'\\') {
-            return Err(self.refuse(row, index, "a ref name cannot hold a backslash"));
+        match ty {
+            ColumnType::Name if raw.contains(&b'\\') => {
+                return Err(self.refuse(row, index, "a ref name cannot hold a backslash"));
+            }
+            ColumnType::Name => escape_into(raw, Backslash::Forbidden, self.out),
+            ColumnType::Text => escape_into(raw, Backslash::Escaped, self.out),
+            _ => self.out.extend_from_slice(raw),
         }
-        escape_into(raw, backslash, self.out);
         Ok(())
     }
 

@@ -80,7 +80,7 @@ impl Layout {
 pub(crate) const fn buffer_count(ty: ColumnType) -> usize {
     match ty {
         ColumnType::Seq | ColumnType::At | ColumnType::Fixed(_) => 2,
-        ColumnType::Name | ColumnType::Text => 3,
+        ColumnType::Name | ColumnType::Text | ColumnType::Binary => 3,
     }
 }
 
@@ -145,6 +145,15 @@ mod tests {
             let layout = Layout::new(Kind::Refs.columns(objects), [0; 16]);
             assert_eq!(layout.word(), 528_u32.to_le_bytes());
         }
+    }
+
+    #[test]
+    fn metadata_of_a_log_of_secrets_is_368_bytes() {
+        let layout = Layout::new(Kind::Secrets.columns(ObjectFormat::Sha1), [0; 16]);
+        assert_eq!(layout.word(), 368_u32.to_le_bytes());
+        let message = arrow_ipc::root_as_message(&layout.template[PREFIX_LEN..]).unwrap();
+        let batch = message.header_as_record_batch().unwrap();
+        assert_eq!((batch.nodes().unwrap().len(), batch.buffers().unwrap().len()), (5, 13));
     }
 
     #[test]

@@ -38,11 +38,12 @@ pub struct Anchor {
 pub(crate) struct Identity {
     pub(crate) kind: Kind,
     pub(crate) log_id: [u8; 16],
+    /// Of a ref log; a log of secrets names no objects, and does not write this.
     pub(crate) object_format: ObjectFormat,
-    /// The initial symbolic target of `HEAD`.
+    /// The initial symbolic target of `HEAD`, of a ref log.
     pub(crate) head: Vec<u8>,
     pub(crate) anchor: Anchor,
-    /// Sequences that a repair lost.
+    /// Sequences that a repair lost, or that newer secrets replaced.
     pub(crate) gaps: Gaps,
 }
 
@@ -52,6 +53,12 @@ impl Identity {
         let anchor =
             Anchor { seq: Seq::ZERO, crc: crc32c::crc32c(&log_id), at: Timestamp::default() };
         Identity { kind: Kind::Refs, log_id, object_format, head, anchor, gaps: Gaps::default() }
+    }
+
+    /// A log of secrets that has none yet.
+    pub(crate) fn fresh_secrets(log_id: [u8; 16]) -> Identity {
+        let identity = Identity::fresh(log_id, ObjectFormat::Sha1, Vec::new());
+        Identity { kind: Kind::Secrets, ..identity }
     }
 
     pub(crate) fn columns(&self) -> Vec<Column> {
@@ -70,22 +77,24 @@ impl Identity {
 
     fn metadata(&self, checksum: &[u8; 8]) -> HashMap<String, String> {
         let tag = [CHECKSUM_TAG.as_slice(), checksum].concat();
-        let mut head = Vec::new();
-        escape_into(&self.head, Backslash::Forbidden, &mut head);
-        let pairs = [
+        let mut pairs = vec![
             ("checksum", String::from_utf8_lossy(&tag).into_owned()),
             ("first_seq", self.anchor.seq.next().to_string()),
             ("format", FORMAT.to_owned()),
             ("gaps", self.gaps.format()),
-            ("head", String::from_utf8_lossy(&head).into_owned()),
             ("kind", self.kind.name().to_owned()),
             ("log_id", hex(&self.log_id)),
-            ("object_format", self.object_format.name().to_owned()),
             ("sealed_at", self.anchor.at.as_micros().to_string()),
             ("sealed_crc", format!("{:08x}", self.anchor.crc)),
             ("sealed_seq", self.anchor.seq.to_string()),
         ];
-        pairs.map(|(key, value)| (format!("refstone.{key}"), value)).into()
+        if self.kind == Kind::Refs {
+            let mut head = Vec::new();
+            escape_into(&self.head, Backslash::Forbidden, &mut head);
+            pairs.push(("head", String::from_utf8_lossy(&head).into_owned()));
+            pairs.push(("object_format", self.object_format.name().to_owned()));
+        }
+        pairs.into_iter().map(|(key, value)| (format!("refstone.{key}"), value)).collect()
     }
 
     /// The whole message, its checksum filled in; a multiple of 8 bytes.
@@ -259,6 +268,7 @@ fn field(column: &Column) -> Field {
         ColumnType::Seq => DataType::UInt64,
         ColumnType::At => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         ColumnType::Name | ColumnType::Text => DataType::Utf8,
+        ColumnType::Binary => DataType::Binary,
         ColumnType::Fixed(width) => {
             DataType::FixedSizeBinary(i32::try_from(width).expect("object ids are short"))
         }
@@ -294,14 +304,19 @@ impl Pairs<'_> {
     }
 
     fn identity(&self) -> Result<Identity, SchemaError> {
-        Ok(Identity {
-            gaps: self.parse("gaps", "ascending ranges such as 5-7,9-9", Gaps::parse)?,
-            kind: self.parse("kind", "refs", Kind::from_name)?,
-            log_id: self.parse("log_id", "32 hex digits", unhex)?,
-            object_format: self.parse("object_format", "sha1 or sha256", |f| f.parse().ok())?,
-            head: unescape(self.find("head", "a ref name")?.as_bytes()).into_owned(),
-            anchor: self.anchor()?,
-        })
+        let kind = self.parse("kind", "refs or secrets", Kind::from_name)?;
+        let log_id = self.parse("log_id", "32 hex digits", unhex)?;
+        let identity = match kind {
+            Kind::Refs => {
+                let objects =
+                    self.parse("object_format", "sha1 or sha256", |name| name.parse().ok())?;
+                let head = unescape(self.find("head", "a ref name")?.as_bytes()).into_owned();
+                Identity::fresh(log_id, objects, head)
+            }
+            Kind::Secrets => Identity::fresh_secrets(log_id),
+        };
+        let gaps = self.parse("gaps", "ascending ranges such as 5-7,9-9", Gaps::parse)?;
+        Ok(Identity { anchor: self.anchor()?, gaps, ..identity })
     }
 
     fn anchor(&self) -> Result<Anchor, SchemaError> {
@@ -348,6 +363,17 @@ mod tests {
         identity.gaps.add(Seq::new(43), Seq::new(44));
         identity.gaps.add(Seq::new(50), Seq::new(50));
         assert_eq!(Identity::decode(&identity.encode()).unwrap(), identity);
+    }
+
+    // Breaks: writing what only a ref log has; asking for it when it is read.
+    #[test]
+    fn the_identity_of_a_log_of_secrets_survives_and_names_no_objects() {
+        let mut identity = Identity::fresh_secrets([9; 16]);
+        identity.gaps.add(Seq::new(1), Seq::new(4));
+        assert_eq!(Identity::decode(&identity.encode()).unwrap(), identity);
+        let schema = identity.arrow_schema();
+        let mut keys = ["refstone.object_format", "refstone.head"].into_iter();
+        assert!(keys.all(|key| !schema.metadata().contains_key(key)));
     }
 
     // Break: leave the prefix out of the checksum.

@@ -44,3 +44,5 @@ mod reading;
 mod restore;
 
 mod whole;
+
+mod secrets;
