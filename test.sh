@@ -30,3 +30,8 @@ venv=target/venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --requirement python-interop/requirements.txt
 REFSTONE_BIN="$PWD/target/debug/refstone" "$venv/bin/python" -m pytest -q python-interop
+
+step "benches, in small"
+mkdir -p bench/target
+(cd bench && NORNIR_BENCH_PREVIEW=1 cargo run --release --quiet --example nornir-bench) \
+    >bench/target/preview.log 2>&1 || { tail -n 40 bench/target/preview.log; exit 1; }
