@@ -14,7 +14,7 @@ use crate::arm::{Arm, Bench, Scale};
 use crate::measure::drive::{Length, Run, closed_loop};
 use crate::measure::row::{Row, loud};
 use crate::measure::stats::{Latencies, median, median_ratio};
-use crate::peers::{Keep, PEERS, Peer, REFSTONE};
+use crate::peers::{Keep, PEERS, PEERS_BUFFERED, Peer, REFSTONE, REFSTONE_BUFFERED};
 use crate::verdict::{Verdict, all_there};
 use crate::workload::{BATCH, Mover, PAYLOAD};
 
@@ -28,6 +28,8 @@ fn writes(scale: Scale) -> u64 {
 struct Mode {
     /// Follows a store's name in the keys.
     suffix: &'static str,
+    subject: Peer,
+    peers: &'static [Peer],
     batch: usize,
     writers: &'static [usize],
     length: Length,
@@ -45,12 +47,12 @@ struct Compared {
 fn run(bench: &Bench<'_>) -> Result<(Row, Verdict)> {
     let keep = Keep::from_env();
     let mut row = Row::new("A: per transaction; B: 128 moves in one transaction", 1, PAYLOAD);
+    row.say("unsynced", "Buffered against SQLite synchronous=NORMAL: neither is durable");
     row.say("rows", keep.describe());
-    row.note("mode Buffered: not measured, the log has only the mode Durable yet");
     if cfg!(not(feature = "rocksdb")) {
         row.note("RocksDB: not measured, built without the feature rocksdb");
     }
-    for peer in PEERS {
+    for peer in PEERS.iter().chain(PEERS_BUFFERED).chain([&REFSTONE_BUFFERED]) {
         row.say(format!("{}_setup", peer.name), peer.setup);
     }
     let mut lost = 0;
@@ -63,9 +65,11 @@ fn run(bench: &Bench<'_>) -> Result<(Row, Verdict)> {
     Ok((row, all_there("refs away from their last value", 0, lost)))
 }
 
-fn modes(scale: Scale) -> [Mode; 2] {
+fn modes(scale: Scale) -> [Mode; 3] {
     let a = Mode {
         suffix: "",
+        subject: REFSTONE,
+        peers: PEERS,
         batch: 1,
         writers: scale.pick(&[1, 16, 64], &[1, 4]),
         // Many short pairs rather than few long ones: both of a pair meet the same neighbours.
@@ -77,10 +81,21 @@ fn modes(scale: Scale) -> [Mode; 2] {
         a,
         Mode {
             suffix: "_b",
+            subject: REFSTONE,
+            peers: PEERS,
             batch: BATCH,
             writers,
             length: Length::millis(scale.pick(1_000, 50)),
             rounds: 1,
+        },
+        Mode {
+            suffix: "_unsynced",
+            subject: REFSTONE_BUFFERED,
+            peers: PEERS_BUFFERED,
+            batch: 1,
+            writers,
+            length: Length::millis(scale.pick(500, 50)),
+            rounds: scale.pick(2, 1),
         },
     ]
 }
@@ -95,7 +110,7 @@ fn compare_all(
     let mut ours = Vec::new();
     let mut ratios = BTreeMap::new();
     let mut lost = 0;
-    for peer in PEERS {
+    for peer in mode.peers {
         // A store that cannot be opened is not there; one that fails a commit must not pass for
         // one that is not there, or the best peer would be another.
         if let Err(error) = try_open(bench, *peer, keep) {
@@ -119,7 +134,7 @@ fn compare_all(
         lost += compared.lost;
         ours.extend(compared.ours);
     }
-    report(row, REFSTONE.name, mode, writers, &ours);
+    report(row, mode.subject.name, mode, writers, &ours);
     if let Some((best, ratio)) = ratios.iter().min_by(|a, b| a.1.total_cmp(b.1)) {
         row.say(format!("best_peer{}_{writers}", mode.suffix), *best);
         row.put(format!("best_peer{}_x_{writers}", mode.suffix), *ratio);
@@ -135,12 +150,13 @@ fn compare(
     writers: usize,
 ) -> Result<Compared> {
     let mut compared = Compared { ours: Vec::new(), theirs: Vec::new(), lost: 0 };
-    for subject in [REFSTONE, peer, peer, REFSTONE].repeat(mode.rounds) {
+    let ours = mode.subject;
+    for subject in [ours, peer, peer, ours].repeat(mode.rounds) {
         let (run, lost) = one_run(bench, subject, keep, mode, writers)
             .with_context(|| format!("{} with {writers} writers", subject.name))?;
         compared.lost += lost;
         let runs =
-            if subject.name == REFSTONE.name { &mut compared.ours } else { &mut compared.theirs };
+            if subject.name == ours.name { &mut compared.ours } else { &mut compared.theirs };
         runs.push(run);
     }
     Ok(compared)

@@ -79,6 +79,10 @@ pub struct Peer {
 /// The subject of all comparisons.
 pub const REFSTONE: Peer = refstone::PEER;
 
+/// The subject where a commit is not synced, and whom it is compared with there.
+pub const REFSTONE_BUFFERED: Peer = refstone::BUFFERED;
+pub const PEERS_BUFFERED: &[Peer] = &[sqlite::NORMAL];
+
 pub use refstone::transaction;
 
 /// The others.

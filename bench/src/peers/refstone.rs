@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Target, Transaction};
+use refstone::{
+    CreateOptions, Edit, Mode, ObjectId, OpenOptions, RefName, RefStore, Target, Transaction,
+};
 
 use super::{Keep, Peer, Store, Writer};
 use crate::workload::{ACTOR, Move, Oid};
@@ -15,6 +17,13 @@ pub(super) const PEER: Peer = Peer {
     open,
 };
 
+pub(super) const BUFFERED: Peer = Peer {
+    name: "refstone_buffered",
+    setup: "mode Buffered: the kernel has it, and one sync ends the run",
+    product: true,
+    open: open_buffered,
+};
+
 struct Refstone(RefStore);
 
 struct Session<'a>(&'a RefStore);
@@ -23,6 +32,13 @@ fn open(dir: &Path, _keep: Keep) -> Result<Box<dyn Store>> {
     let dir = dir.join("refstone");
     RefStore::create(&dir, &CreateOptions::default())?;
     Ok(Box::new(Refstone(RefStore::open(&dir)?)))
+}
+
+fn open_buffered(dir: &Path, _keep: Keep) -> Result<Box<dyn Store>> {
+    let dir = dir.join("refstone");
+    RefStore::create(&dir, &CreateOptions::default())?;
+    let options = OpenOptions::default().mode(Mode::Buffered);
+    Ok(Box::new(Refstone(RefStore::open_with(&dir, options)?)))
 }
 
 impl Store for Refstone {

@@ -16,6 +16,13 @@ pub(super) const PEER: Peer = Peer {
     open,
 };
 
+pub(super) const NORMAL: Peer = Peer {
+    name: "sqlite_normal",
+    setup: "WAL, synchronous=NORMAL: commits are not synced, checkpoints are",
+    product: true,
+    open: open_normal,
+};
+
 /// One connection that threads take turns with. With a connection each, writers that meet a held
 /// lock sleep and retry (`sqlite3_busy_timeout`), which is much slower than a mutex.
 struct Sqlite {
@@ -24,15 +31,23 @@ struct Sqlite {
 }
 
 fn open(dir: &Path, keep: Keep) -> Result<Box<dyn Store>> {
+    // "To add additional durability, set synchronous=FULL": in WAL mode NORMAL does not sync
+    // commits (pragma.html, synchronous).
+    open_synchronous(dir, keep, "FULL")
+}
+
+fn open_normal(dir: &Path, keep: Keep) -> Result<Box<dyn Store>> {
+    open_synchronous(dir, keep, "NORMAL")
+}
+
+fn open_synchronous(dir: &Path, keep: Keep, synchronous: &str) -> Result<Box<dyn Store>> {
     let connection = Connection::open(dir.join("refs.sqlite"))?;
     // "WAL provides more concurrency" and needs one sync per commit, not two (wal.html).
     let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
     ensure!(mode == "wal", "journal_mode is {mode}");
-    // "To add additional durability, set synchronous=FULL": in WAL mode NORMAL does not sync
-    // commits (pragma.html, synchronous).
+    connection.execute_batch(&format!("PRAGMA synchronous={synchronous};"))?;
     connection.execute_batch(
-        "PRAGMA synchronous=FULL;
-         CREATE TABLE refs (name TEXT PRIMARY KEY, oid BLOB NOT NULL) WITHOUT ROWID;
+        "CREATE TABLE refs (name TEXT PRIMARY KEY, oid BLOB NOT NULL) WITHOUT ROWID;
          CREATE TABLE log (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL,
                            name TEXT NOT NULL, old BLOB, new BLOB);",
     )?;

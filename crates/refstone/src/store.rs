@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use refstone_log::{
-    AppendError, Commit, CommitError, Env, Frame, Log, LogOptions, MinFree, ObjectFormat, OsEnv,
-    Recovery, RefLogOptions, RefRow, Seq, Stage,
+    AppendError, Commit, CommitError, Env, Frame, Log, LogOptions, MinFree, Mode, ObjectFormat,
+    OsEnv, Recovery, RefLogOptions, RefRow, Seq, Stage,
 };
 
 use crate::compact::{CompactError, CompactOptions, Compacted, Progress};
@@ -85,6 +85,7 @@ pub struct OpenOptions {
     env: Arc<dyn Env>,
     compacting: Compacting,
     min_free: MinFree,
+    mode: Mode,
 }
 
 impl Default for OpenOptions {
@@ -94,6 +95,7 @@ impl Default for OpenOptions {
             env: Arc::new(OsEnv),
             compacting: Compacting::default(),
             min_free: MinFree::Auto,
+            mode: Mode::Durable,
         }
     }
 }
@@ -116,6 +118,15 @@ impl OpenOptions {
     #[must_use]
     pub fn min_free(self, min_free: MinFree) -> OpenOptions {
         OpenOptions { min_free, ..self }
+    }
+
+    /// The same, with transactions acknowledged at another boundary.
+    ///
+    /// [`Mode::Buffered`] is for loads of many transactions that are worth nothing before the last:
+    /// they are acknowledged when the kernel has them, and one [`RefStore::sync`] ends them.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> OpenOptions {
+        OpenOptions { mode, ..self }
     }
 }
 
@@ -174,10 +185,10 @@ impl RefStore {
     ///
     /// As [`RefStore::open`].
     pub fn open_with(dir: &Path, options: OpenOptions) -> Result<RefStore, OpenError> {
-        let OpenOptions { env, compacting, min_free } = options;
+        let OpenOptions { env, compacting, min_free, mode } = options;
         let state = Arc::new(State::default());
         let mut replay = Replay::default();
-        let options = LogOptions { min_free, ..LogOptions::default() };
+        let options = LogOptions { min_free, mode, ..LogOptions::default() };
         let mut apply = |frame: &Frame<'_>| replay.apply(frame);
         let (log, recovery) = Log::open_in(options, env.clone(), dir, state.clone(), &mut apply)?;
         let shelves = Shelves {
@@ -468,6 +479,15 @@ impl RefStore {
     /// [`AppendError::LowSpace`] if there is less.
     pub fn check_space(&self) -> Result<(), AppendError> {
         self.log.check_space()
+    }
+
+    /// Makes all that was acknowledged durable, in any mode; returns the newest such transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError`], if the sync failed or the log had stopped.
+    pub fn sync(&self) -> Result<Seq, CommitError> {
+        self.log.sync()
     }
 
     /// Commits what is staged and releases the lock. Later transactions fail as closed.
