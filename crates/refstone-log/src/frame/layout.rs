@@ -3,6 +3,7 @@
 //! The metadata of a frame is one flatbuffer whose shape depends on the columns alone. It is
 //! built once, as a template with zeros where a frame fills in its numbers.
 
+use super::crc;
 use crate::kind::{COLUMNS_MAX, Column, ColumnType};
 
 /// The continuation marker and the length word.
@@ -72,7 +73,7 @@ impl Layout {
 
     /// The checksum of a frame, whatever its length word says at the moment.
     pub(crate) fn checksum(&self, frame: &[u8]) -> u32 {
-        crc32c::crc32c_append(self.crc_seed, &frame[PREFIX_LEN..frame.len() - 4])
+        crc::append(self.crc_seed, &frame[PREFIX_LEN..frame.len() - 4])
     }
 }
 

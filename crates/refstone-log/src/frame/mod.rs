@@ -4,6 +4,7 @@
 //! [`decode`] turns untrusted bytes into a [`Frame`] or a [`FrameError`], [`schema`] does the same
 //! for the message that opens the file, [`text`] makes bytes readable.
 
+pub(crate) mod crc;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod gaps;
