@@ -46,3 +46,4 @@ mod restore;
 mod whole;
 
 mod secrets;
+mod embedding;
