@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use refstone_log::{CommitError, Leaving, Log, RewriteError, Sealer, Seq, Timestamp};
+use refstone_log::{CommitError, ErrorKind, Leaving, Log, RewriteError, Sealer, Seq, Timestamp};
 
 use crate::digest::Digest;
 use crate::error::ReadError;
@@ -107,6 +107,18 @@ pub enum CompactError {
     /// The log had stopped or was closed.
     #[error(transparent)]
     Commit(#[from] CommitError),
+}
+
+impl CompactError {
+    /// The sort of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            CompactError::Rewrite(error) => error.kind(),
+            CompactError::Files(error) => error.kind(),
+            CompactError::Commit(error) => error.kind(),
+        }
+    }
 }
 
 /// One compaction.
