@@ -109,6 +109,11 @@ pub(crate) struct Faults {
     pub(crate) full: AtomicU32,
     pub(crate) writes: AtomicU32,
     pub(crate) syncs: AtomicU32,
+    /// Syncs of directories right after the live file was swapped.
+    pub(crate) swaps: AtomicU32,
+    /// Openings of tables right after the live file was swapped.
+    pub(crate) tables: AtomicU32,
+    swapped: AtomicBool,
 }
 
 fn fail(left: &AtomicU32) -> io::Result<()> {
@@ -128,6 +133,10 @@ fn fail_as(left: &AtomicU32, kind: io::ErrorKind) -> io::Result<()> {
 struct FaultyEnv(Arc<Faults>);
 
 impl FaultyEnv {
+    fn has_swapped(&self) -> bool {
+        self.0.swapped.load(Ordering::SeqCst)
+    }
+
     fn wrap(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
         let faults = self.0.clone();
         Box::new(FaultyFile { file, faults })
@@ -140,6 +149,9 @@ impl Env for FaultyEnv {
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        if path.parent().is_some_and(|dir| dir.ends_with("tables")) && self.has_swapped() {
+            fail(&self.0.tables)?;
+        }
         OsEnv.open_read(path).map(|file| self.wrap(file))
     }
 
@@ -152,7 +164,11 @@ impl Env for FaultyEnv {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsEnv.rename(from, to)
+        OsEnv.rename(from, to)?;
+        if to.ends_with("refs.arrow") {
+            self.0.swapped.store(true, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -164,6 +180,9 @@ impl Env for FaultyEnv {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if self.has_swapped() {
+            fail(&self.0.swaps)?;
+        }
         OsEnv.sync_dir(dir)
     }
 
