@@ -323,3 +323,45 @@ fn nothing_that_can_fail_comes_between_the_swap_and_the_view() {
     scratch.reopen();
     assert_eq!((scratch.refs(), moves(&scratch)), (refs, before));
 }
+
+/// Has every operation of some work fail once, in one store after the other, and tries it again then.
+fn fails_anywhere_and_loses_nothing(work: impl Fn(&RefStore) -> Result<(), ErrorKind>) {
+    for nth in 1.. {
+        let mut scratch = Scratch::quick();
+        fill(&scratch, 0, 4);
+        compact(&scratch);
+        fill(&scratch, 4, 8);
+        let expected = (scratch.refs(), moves(&scratch));
+        scratch.faults.nth.store(nth, Ordering::SeqCst);
+        let _whatever = work(&scratch.store);
+        if scratch.faults.nth.swap(0, Ordering::SeqCst) > 0 {
+            assert!(nth > 30, "only {nth} operations");
+            break;
+        }
+        if let Err(kind) = work(&scratch.store) {
+            assert_eq!(kind, ErrorKind::Poisoned, "operation {nth}");
+        }
+        assert_eq!((scratch.refs(), moves(&scratch)), expected, "operation {nth}");
+        let _stopped = scratch.store.close();
+        scratch.reopen_closed();
+        assert_eq!((scratch.refs(), moves(&scratch)), expected, "operation {nth}, reopened");
+        work(&scratch.store).unwrap();
+        assert_eq!((scratch.refs(), moves(&scratch)), expected, "operation {nth}, once more");
+    }
+}
+
+// Breaks: as in the two tests above.
+#[test]
+fn a_compaction_may_fail_at_any_operation_and_be_tried_again() {
+    let options = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+    fails_anywhere_and_loses_nothing(|store| {
+        let done = store.compact(options, &mut |_| ());
+        done.map(drop).map_err(|error| error.kind())
+    });
+}
+
+// Breaks: going on without a table that could not be made.
+#[test]
+fn a_rebuild_may_fail_at_any_operation_and_be_tried_again() {
+    fails_anywhere_and_loses_nothing(|store| store.rebuild().map_err(|error| error.kind()));
+}
