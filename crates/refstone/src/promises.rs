@@ -147,6 +147,32 @@
 //! `docs/durability.md` has the table. After a failed sync nobody can know, so the store stops
 //! until it is opened again; the sync is never tried again.
 //!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = &dir.path().join("refstone");
+//! # use refstone::{CreateOptions, Edit, ErrorKind, ObjectId, RefName, RefStore, Transaction};
+//! # use std::panic::{AssertUnwindSafe, catch_unwind};
+//! # RefStore::create(dir, &CreateOptions::default())?;
+//! # let store = RefStore::open(dir)?;
+//! # let id = ObjectId::from_bytes(&[1; 20])?;
+//! # let main = RefName::new("refs/heads/main")?;
+//! # let tx = Transaction::new("alice").with(Edit::create(main.clone(), id));
+//! // Disks fail rarely. Code that panics while it has the log stops the store as well.
+//! let panics = || store.log().append_with(|_| panic!("for the example"));
+//! assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+//!
+//! let stopped = store.commit(&tx).unwrap_err();
+//! assert_eq!(stopped.kind(), ErrorKind::Poisoned); // it did not happen
+//! assert_eq!(store.view().get(&main)?, None); // and whoever reads is not disturbed
+//! # let _told_before = store.close();
+//! drop(store);
+//! let reopened = RefStore::open(dir)?;
+//! assert_eq!(reopened.commit(&tx)?.seq().get(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # No history is lost
 //!
 //! Neither by deleting a ref, nor by a compaction.
