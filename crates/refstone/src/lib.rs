@@ -157,7 +157,8 @@
 //!
 //! # Further
 //!
-//! [`exchange`] brings refs in and out. `refstone-log` is the log below. `docs/durability.md` owns
+//! [`exchange`] brings refs in and out; [`secrets`] is a store that forgets what it replaces.
+//! `refstone-log` is the log below. `docs/durability.md` owns
 //! the promises and what they assume of the disk, `docs/format.md` the bytes, and
 //! `docs/semantics.md` tells each difference from git.
 

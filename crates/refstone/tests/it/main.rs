@@ -45,5 +45,5 @@ mod restore;
 
 mod whole;
 
-mod secrets;
 mod embedding;
+mod secrets;
