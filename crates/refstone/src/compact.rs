@@ -7,7 +7,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use refstone_log::{CommitError, Leaving, Log, RewriteError, Sealer, Seq, Timestamp};
+use refstone_log::{
+    AppendError, CommitError, ErrorKind, Leaving, Log, RewriteError, Sealer, Seq, Timestamp,
+};
 
 use crate::digest::Digest;
 use crate::error::ReadError;
@@ -109,6 +111,18 @@ pub enum CompactError {
     Commit(#[from] CommitError),
 }
 
+impl CompactError {
+    /// The sort of this error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            CompactError::Rewrite(error) => error.kind(),
+            CompactError::Files(error) => error.kind(),
+            CompactError::Commit(error) => error.kind(),
+        }
+    }
+}
+
 /// One compaction.
 pub(crate) struct Compaction<'s> {
     pub(crate) log: &'s Log,
@@ -123,6 +137,7 @@ pub(crate) struct Compaction<'s> {
 
 impl Compaction<'_> {
     pub(crate) fn run(mut self) -> Result<Compacted, CompactError> {
+        self.expect_running()?;
         self.sweep()?;
         self.seal()?;
         while !(self.stop)() && self.merge_next()? {}
@@ -130,23 +145,31 @@ impl Compaction<'_> {
         Ok(self.done)
     }
 
+    /// A log that has stopped may have been swapped: then only the next open knows what it needs.
+    fn expect_running(&self) -> Result<(), CompactError> {
+        match self.log.append_with(|_| ()) {
+            Err(AppendError::Commit(stopped)) => Err(stopped.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Seals all that is durable, and puts the new table below the view.
     fn seal(&mut self) -> Result<(), CompactError> {
         let through = self.state.start_young();
         let sealed = self.rewrite(through);
-        let Ok(Some(range)) = sealed else {
+        let Ok(Some(table)) = sealed else {
             self.state.forget_young();
             return sealed.map(drop);
         };
-        let opened = self.shelves.open_table(range);
-        let table = opened.inspect_err(|_| self.state.forget_young())?;
         let mut tables = self.state.snapshot().tables.tables().to_vec();
         tables.push(Arc::new(table));
         self.state.tables_reach(Arc::new(Stack::new(tables)));
         Ok(())
     }
 
-    fn rewrite(&mut self, through: Seq) -> Result<Option<SeqRange>, CompactError> {
+    /// Returns the table of what has left. It is open before the swap: nothing may fail after it, or
+    /// the view would lack what the log has no more.
+    fn rewrite(&mut self, through: Seq) -> Result<Option<Table>, CompactError> {
         let first = self.state.snapshot().tables.reaches().next();
         // A range starts where the one before ended, also in a gap. It ends with a transaction.
         let through = self.log.gaps().at_or_before(through);
@@ -154,9 +177,9 @@ impl Compaction<'_> {
             return Ok(None);
         }
         let range = SeqRange { first, last: through };
-        let mut seal = Seal { compaction: self, range };
+        let mut seal = Seal { compaction: self, range, table: None };
         match self_rewrite(&mut seal)? {
-            Some(sealed) if sealed == through => Ok(Some(range)),
+            Some(sealed) if sealed == through => Ok(seal.table),
             // Both were read from the same log, and what is in the view is durable.
             sealed => Err(RewriteError::Seal(
                 format!("expected the log to give up {through}, it gave up {sealed:?}").into(),
@@ -259,6 +282,7 @@ fn self_rewrite(seal: &mut Seal<'_, '_>) -> Result<Option<Seq>, CompactError> {
 struct Seal<'c, 's> {
     compaction: &'c mut Compaction<'s>,
     range: SeqRange,
+    table: Option<Table>,
 }
 
 impl Sealer for Seal<'_, '_> {
@@ -278,6 +302,7 @@ impl Sealer for Seal<'_, '_> {
         shelves.sync(&shelves.tables)?;
         let (history, table) = (shelves.open_history(self.range)?, shelves.open_table(self.range)?);
         self.compaction.count(&history, &table);
+        self.table = Some(table);
         Ok(())
     }
 }

@@ -18,7 +18,32 @@ const CHUNK: u32 = 2048;
 
 /// Every move, oldest first, of one ref or of all.
 ///
-/// The moves of a deleted ref are among them: its history outlives it.
+/// The moves of a deleted ref are among them: its history outlives it. Takes no lock.
+///
+/// Costs a read of everything; of one ref, a lookup in each table, the pages that have its moves,
+/// and the live log.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// # use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+/// # RefStore::create(dir, &CreateOptions::default())?;
+/// # let store = RefStore::open(dir)?;
+/// # let id = ObjectId::from_bytes(&[1; 20])?;
+/// let topic = RefName::new("refs/heads/topic")?;
+/// let create = Edit::create(topic.clone(), id);
+/// store.commit(&Transaction::new("alice").with_message("begun").with(create))?;
+/// store.commit(&Transaction::new("bob").with(Edit::delete(topic.clone())))?;
+/// for moved in refstone::history(dir, Some(&topic))? {
+///     let moved = moved?; // who, when, from where, to where, and why
+///     println!("{} {} {:?} -> {:?}", moved.seq, moved.actor, moved.old_oid, moved.new_oid);
+/// }
+/// let first = refstone::history(dir, Some(&topic))?.next().unwrap()?;
+/// assert_eq!(first.message.unwrap(), "begun");
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///
@@ -31,6 +56,31 @@ pub fn history(dir: &Path, of: Option<&RefName>) -> Result<History, OpenError> {
 ///
 /// A follower that remembers the last transaction it has dealt with goes on here, each transaction
 /// once and in order, whatever was sealed or merged meanwhile.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// # use refstone::{CompactOptions, CreateOptions, Edit, ObjectId, RefName, RefStore, Seq, Transaction};
+/// # RefStore::create(dir, &CreateOptions::default())?;
+/// # let store = RefStore::open(dir)?;
+/// # let id = ObjectId::from_bytes(&[1; 20])?;
+/// let create = |name| Ok::<_, refstone::NameError>(Edit::create(RefName::new(name)?, id));
+/// let mut follower = refstone::history_after(dir, Seq::ZERO, None)?;
+/// store.commit(&Transaction::new("alice").with(create("refs/heads/a")?))?;
+/// assert_eq!(follower.next().unwrap()?.actor, "alice");
+/// assert!(follower.next().is_none(), "that was all, for now");
+///
+/// store.commit(&Transaction::new("bob").with(create("refs/heads/b")?))?;
+/// store.compact(CompactOptions::default(), &mut |_| ())?; // nothing is left in the live log
+/// assert_eq!(follower.next().unwrap()?.actor, "bob");
+///
+/// // In another process, later.
+/// let mut follower = refstone::history_after(dir, follower.seq(), None)?;
+/// assert!(follower.next().is_none());
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///

@@ -33,7 +33,29 @@ impl Committed {
 /// A staged transaction. Only waiting on it tells what became of it: [`wait`](Pending::wait) from a
 /// thread, or `.await`.
 ///
-/// Dropping it neither cancels nor delays the transaction.
+/// Dropping it neither cancels nor delays the transaction. As a future it needs no runtime of its
+/// own and runs on any executor: two threads of the process lead the syncs for all that is polled,
+/// so a task that is slow, or dropped, holds up nobody.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// # use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+/// # RefStore::create(dir, &CreateOptions::default())?;
+/// # let store = RefStore::open(dir)?;
+/// # let id = ObjectId::from_bytes(&[1; 20])?;
+/// let create = |name| Ok::<_, refstone::NameError>(Edit::create(RefName::new(name)?, id));
+/// let first = store.stage(&Transaction::new("alice").with(create("refs/heads/a")?))?;
+/// let second = store.stage(&Transaction::new("bob").with(create("refs/heads/b")?))?;
+/// let seqs = pollster::block_on(async {
+///     // Either may be awaited first, and one sync covers both.
+///     Ok::<_, refstone::TransactionError>([second.await?.seq(), first.await?.seq()])
+/// })?;
+/// assert_eq!(seqs.map(|seq| seq.get()), [2, 1]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the transaction is neither durable nor answered before `wait` returns"]
 pub struct Pending {
@@ -41,7 +63,7 @@ pub struct Pending {
     pub(crate) verdict: Result<Verdict, Refusal>,
 }
 
-/// A staged batch, with a verdict for each edit. See [`Pending`].
+/// A staged batch, with a verdict for each edit. Waits, or is awaited, as [`Pending`] is.
 #[derive(Debug)]
 #[must_use = "the batch is neither durable nor answered before `wait` returns"]
 pub struct PendingEach {
@@ -91,9 +113,25 @@ impl PendingEach {
     /// [`CommitError`], and then no verdict holds.
     pub fn wait(self) -> Result<Vec<Result<Committed, Refusal>>, CommitError> {
         let covered = self.commit.wait()?.seq();
-        let answer = |verdict: Result<Verdict, Refusal>| verdict.map(|v| v.covered_by(covered));
-        Ok(self.verdicts.into_iter().map(answer).collect())
+        Ok(covered_by(covered, self.verdicts))
     }
+}
+
+impl Future for PendingEach {
+    type Output = Result<Vec<Result<Committed, Refusal>>, CommitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let covered = ready!(Pin::new(&mut self.commit).poll(context))?.seq();
+        Poll::Ready(Ok(covered_by(covered, std::mem::take(&mut self.verdicts))))
+    }
+}
+
+fn covered_by(
+    covered: Seq,
+    verdicts: Vec<Result<Verdict, Refusal>>,
+) -> Vec<Result<Committed, Refusal>> {
+    let answer = |verdict: Result<Verdict, Refusal>| verdict.map(|v| v.covered_by(covered));
+    verdicts.into_iter().map(answer).collect()
 }
 
 impl Verdict {

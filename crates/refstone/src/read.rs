@@ -9,7 +9,8 @@ use crate::archive::{Archive, os_env};
 use crate::error::OpenError;
 use crate::view::View;
 
-/// All refs as the published log has them: durable, and as new as the writer's last sync.
+/// All refs as the published log has them: durable, and as new as the writer's last sync. Takes no
+/// lock, and changes nothing.
 ///
 /// Costs one read of the live log; what was sealed is read from tables when it is asked for.
 ///
@@ -44,6 +45,26 @@ pub enum At {
 /// Costs a read of the live log, if that has the point; else a read of the rows before it in the
 /// one history file that has it. What lies in older files is read from their tables when it is
 /// asked for.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// # use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+/// # RefStore::create(dir, &CreateOptions::default())?;
+/// # let store = RefStore::open(dir)?;
+/// # let id = ObjectId::from_bytes(&[1; 20])?;
+/// use refstone::{At, Timestamp};
+/// let topic = RefName::new("refs/heads/topic")?;
+/// let created = store.commit(&Transaction::new("alice").with(Edit::create(topic.clone(), id)))?;
+/// store.commit(&Transaction::new("bob").with(Edit::delete(topic.clone())))?;
+/// let before_bob = refstone::read_view_at(dir, At::Seq(created.seq()))?;
+/// assert_eq!(before_bob.get(&topic)?, Some(id.into()));
+/// let long_ago = refstone::read_view_at(dir, At::Time(Timestamp::from_micros(0)))?;
+/// assert_eq!(long_ago.get(&topic)?, None);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///

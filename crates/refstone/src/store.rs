@@ -30,7 +30,16 @@ use crate::transaction::judge::{self, Verdicts};
 use crate::transaction::plan::Plan;
 use crate::view::View;
 
-/// What makes a new store.
+/// What makes a new store. Neither can be changed later, but `HEAD` can be moved.
+///
+/// ```
+/// use refstone::{CreateOptions, ObjectFormat, RefName};
+/// let options = CreateOptions {
+///     object_format: ObjectFormat::Sha256,
+///     head: RefName::new("refs/heads/trunk")?,
+/// };
+/// # Ok::<(), refstone::NameError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
     /// The hash that names the repository's objects.
@@ -80,6 +89,22 @@ pub struct RefStore {
 }
 
 /// How a store is opened.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// # use refstone::{CreateOptions, RefStore};
+/// # RefStore::create(dir, &CreateOptions::default())?;
+/// use refstone::{Compacting, MinFree, OpenOptions};
+/// let options = OpenOptions::default()
+///     .compacting(Compacting::ByHand)
+///     .min_free(MinFree::Bytes(1 << 30)); // a GiB
+/// # let options = options.min_free(MinFree::OFF);
+/// let store = RefStore::open_with(dir, options)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     env: Arc<dyn Env>,
@@ -233,7 +258,10 @@ impl RefStore {
         self.state.view()
     }
 
-    /// Commits a transaction, all or nothing, and waits until it is durable.
+    /// Commits a transaction, all or nothing, and waits until it is durable: it survives a killed
+    /// process and a power cut, and every view and reader has it.
+    ///
+    /// Costs one sync of the disk, shared with all who commit at the same time.
     ///
     /// A transaction that moves no ref (it only verifies, or sets what is set already) spends no
     /// sequence and writes nothing; its answer still waits until what it looked at is durable. So
@@ -250,6 +278,24 @@ impl RefStore {
     ///
     /// Edits are judged as if they came one after the other, deletions first, so that a batch may
     /// replace `a` by `a/b`. Edits that share a ref, be it over a symbolic ref, are all refused.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = &dir.path().join("refstone");
+    /// # use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+    /// # RefStore::create(dir, &CreateOptions::default())?;
+    /// # let store = RefStore::open(dir)?;
+    /// # let id = ObjectId::from_bytes(&[1; 20])?;
+    /// let create = |name| Ok::<_, refstone::NameError>(Edit::create(RefName::new(name)?, id));
+    /// store.commit(&Transaction::new("alice").with(create("refs/heads/a")?))?;
+    /// let push = Transaction::new("bob").with(create("refs/heads/a")?).with(create("refs/heads/b")?);
+    /// let answers = store.commit_each(&push)?;
+    /// assert_eq!(answers[0].as_ref().unwrap_err().reason.short(), "reference already exists");
+    /// assert!(answers[1].as_ref().is_ok_and(|committed| committed.moved()));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -295,7 +341,11 @@ impl RefStore {
         staged.into_iter().map(|staged| staged?.wait()).collect()
     }
 
-    /// Stages a transaction without waiting for the disk. Later transactions see it at once.
+    /// Stages a transaction without waiting for the disk. Later transactions see it at once; views
+    /// and readers do when it is durable, which [`Pending::wait`] waits for.
+    ///
+    /// Costs about two microseconds, and for each ref that did not move lately a look into the
+    /// tables. Waits only while more than a few MiB are staged.
     ///
     /// # Errors
     ///
@@ -430,6 +480,26 @@ impl RefStore {
     /// Nobody needs to call this: a store compacts itself before its live log becomes long (see
     /// [`Compacting`]). `progress` is called every thousand transactions.
     ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = &dir.path().join("refstone");
+    /// # use refstone::{CompactOptions, CreateOptions, Edit, ErrorKind, ObjectId, RefName, RefStore, Transaction};
+    /// # RefStore::create(dir, &CreateOptions::default())?;
+    /// # let store = RefStore::open(dir)?;
+    /// # let id = ObjectId::from_bytes(&[1; 20])?;
+    /// let main = RefName::new("refs/heads/main")?;
+    /// store.commit(&Transaction::new("alice").with(Edit::create(main.clone(), id)))?;
+    /// let compacted = store.compact(CompactOptions::default(), &mut |_| ())?;
+    /// assert_eq!((compacted.sealed, compacted.sealed_seq.get()), (1, 1));
+    /// assert_eq!(store.view().get(&main)?, Some(id.into()));
+    /// store.close()?;
+    /// let closed = store.compact(CompactOptions::default(), &mut |_| ()).unwrap_err();
+    /// assert_eq!(closed.kind(), ErrorKind::Closed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`CompactError`]. No transaction is lost, whatever it says.
@@ -442,6 +512,8 @@ impl RefStore {
     }
 
     /// Makes all tables anew from history, which they were derived from.
+    ///
+    /// Takes about a second per million rows of history. Commits go on meanwhile, compactions wait.
     ///
     /// # Errors
     ///

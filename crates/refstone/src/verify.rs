@@ -66,6 +66,23 @@ impl StoreReport {
 /// Changes nothing, takes no lock and works beside a running writer, which may seal and merge
 /// meanwhile. Costs a read of everything, and the memory that a rebuild of the largest table takes.
 ///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// # use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+/// # RefStore::create(dir, &CreateOptions::default())?;
+/// # let store = RefStore::open(dir)?;
+/// # let id = ObjectId::from_bytes(&[1; 20])?;
+/// let edit = Edit::set(RefName::new("refs/heads/main")?, id);
+/// store.commit(&Transaction::new("alice").with(edit))?;
+/// let report = refstone::verify(dir)?;
+/// assert!(report.is_sound(), "{:?}", report.damage);
+/// assert_eq!(report.live.transactions, 1);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// If there is no store to check, or the operating system does not let it be read. Damage is no

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use refstone_log::Seq;
+use refstone_log::{ErrorKind, Seq};
 
 use crate::edit::Target;
 use crate::error::ReadError;
@@ -59,6 +59,17 @@ pub enum ResolveError {
     Read(#[from] ReadError),
 }
 
+impl ResolveError {
+    /// The sort of this error: [`Invalid`](ErrorKind::Invalid) for a chain without an end.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            ResolveError::Depth { .. } => ErrorKind::Invalid,
+            ResolveError::Read(error) => error.kind(),
+        }
+    }
+}
+
 impl View {
     pub(crate) fn new(snapshot: Arc<Snapshot>) -> View {
         View { snapshot }
@@ -92,6 +103,27 @@ impl View {
     }
 
     /// The object a name comes to, symbolic refs followed as far as git follows them.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = &dir.path().join("refstone");
+    /// # use refstone::{CreateOptions, Edit, ErrorKind, ObjectId, RefName, RefStore, Transaction};
+    /// # RefStore::create(dir, &CreateOptions::default())?;
+    /// # let store = RefStore::open(dir)?;
+    /// # let id = ObjectId::from_bytes(&[1; 20])?;
+    /// let [a, b, c] = ["a", "b", "c"].map(|n| RefName::new(format!("refs/heads/{n}")).unwrap());
+    /// let tx = Transaction::new("alice")
+    ///     .with(Edit::set(a.clone(), b.clone()).no_deref())
+    ///     .with(Edit::set(b.clone(), id).no_deref())
+    ///     .with(Edit::set(c.clone(), c.clone()).no_deref());
+    /// store.commit(&tx)?;
+    /// let view = store.view();
+    /// assert_eq!((view.resolve(&a)?.name, view.resolve(&a)?.oid), (b, Some(id)));
+    /// assert_eq!(view.resolve(&c).unwrap_err().kind(), ErrorKind::Invalid); // a circle
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -130,6 +162,21 @@ impl View {
     ///
     /// Costs a lookup in each table's index of objects, and a look at every ref that moved since
     /// the last compaction.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = &dir.path().join("refstone");
+    /// # use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+    /// # RefStore::create(dir, &CreateOptions::default())?;
+    /// # let store = RefStore::open(dir)?;
+    /// # let id = ObjectId::from_bytes(&[1; 20])?;
+    /// let main = RefName::new("refs/heads/main")?;
+    /// store.commit(&Transaction::new("alice").with(Edit::create(main.clone(), id)))?;
+    /// assert_eq!(store.view().refs_at(&id)?, [main]); // not HEAD, which points to it
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

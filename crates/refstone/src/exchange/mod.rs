@@ -129,6 +129,26 @@ impl GitRefs {
     /// `<actor> <> <time> +0000`. Refs that are gone have no reflog, as in git, unless they had one
     /// without a ref when they were imported.
     ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = &dir.path().join("refstone");
+    /// # use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+    /// # RefStore::create(dir, &CreateOptions::default())?;
+    /// # let store = RefStore::open(dir)?;
+    /// # let id = ObjectId::from_bytes(&[1; 20])?;
+    /// use std::ops::ControlFlow;
+    /// use refstone::exchange::GitRefs;
+    /// let main = RefName::new("refs/heads/main")?;
+    /// let tx = Transaction::new("alice").with_message("born").with(Edit::create(main.clone(), id));
+    /// store.commit(&tx)?;
+    /// let refs = GitRefs::of_store(dir, &mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!(refs.refs[&main], id.into());
+    /// assert_eq!(refs.reflogs[&main].len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`read_view`](crate::read_view) and [`history`](crate::history()), or if `tell` says to

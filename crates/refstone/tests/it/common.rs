@@ -44,8 +44,17 @@ impl Scratch {
         Scratch::of(ObjectFormat::Sha1)
     }
 
+    /// In memory, if there is a place for it, for tests with hundreds of stores.
+    pub(crate) fn quick() -> Scratch {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        Scratch::create_in(dir, ObjectFormat::Sha1)
+    }
+
     pub(crate) fn of(object_format: ObjectFormat) -> Scratch {
-        let dir = tempfile::tempdir().unwrap();
+        Scratch::create_in(tempfile::tempdir().unwrap(), object_format)
+    }
+
+    fn create_in(dir: tempfile::TempDir, object_format: ObjectFormat) -> Scratch {
         let options = CreateOptions { object_format, ..CreateOptions::default() };
         RefStore::create(&dir.path().join("refstone"), &options).unwrap();
         let (store, faults) = open(&dir.path().join("refstone"));
@@ -109,6 +118,23 @@ pub(crate) struct Faults {
     pub(crate) full: AtomicU32,
     pub(crate) writes: AtomicU32,
     pub(crate) syncs: AtomicU32,
+    /// Syncs of directories right after the live file was swapped.
+    pub(crate) swaps: AtomicU32,
+    /// Openings of tables right after the live file was swapped.
+    pub(crate) tables: AtomicU32,
+    swapped: AtomicBool,
+    /// Which operation from now on fails, counted from 1, whatever it is; 0 for none.
+    pub(crate) nth: AtomicU32,
+}
+
+impl Faults {
+    fn step(&self) -> io::Result<()> {
+        let count = |left: u32| left.checked_sub(1);
+        match self.nth.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count) {
+            Ok(1) => Err(io::Error::other("injected")),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn fail(left: &AtomicU32) -> io::Result<()> {
@@ -128,6 +154,10 @@ fn fail_as(left: &AtomicU32, kind: io::ErrorKind) -> io::Result<()> {
 struct FaultyEnv(Arc<Faults>);
 
 impl FaultyEnv {
+    fn has_swapped(&self) -> bool {
+        self.0.swapped.load(Ordering::SeqCst)
+    }
+
     fn wrap(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
         let faults = self.0.clone();
         Box::new(FaultyFile { file, faults })
@@ -136,34 +166,52 @@ impl FaultyEnv {
 
 impl Env for FaultyEnv {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.0.step()?;
         OsEnv.create_new(path).map(|file| self.wrap(file))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.0.step()?;
+        if path.parent().is_some_and(|dir| dir.ends_with("tables")) && self.has_swapped() {
+            fail(&self.0.tables)?;
+        }
         OsEnv.open_read(path).map(|file| self.wrap(file))
     }
 
     fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.0.step()?;
         OsEnv.open_write(path).map(|file| self.wrap(file))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.step()?;
         OsEnv.create_dir_all(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsEnv.rename(from, to)
+        self.0.step()?;
+        OsEnv.rename(from, to)?;
+        if to.ends_with("refs.arrow") {
+            self.0.swapped.store(true, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.step()?;
         OsEnv.remove(path)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.0.step()?;
         OsEnv.list(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.step()?;
+        if self.has_swapped() {
+            fail(&self.0.swaps)?;
+        }
         OsEnv.sync_dir(dir)
     }
 
@@ -188,25 +236,30 @@ struct FaultyFile {
 
 impl EnvFile for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.faults.step()?;
         self.file.read_at(buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.faults.step()?;
         fail(&self.faults.writes)?;
         fail_as(&self.faults.full, io::ErrorKind::StorageFull)?;
         self.file.write_at(bytes, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.faults.step()?;
         fail(&self.faults.syncs)?;
         self.file.sync_data()
     }
 
     fn len(&self) -> io::Result<u64> {
+        self.faults.step()?;
         self.file.len()
     }
 
     fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
+        self.faults.step()?;
         let file = self.file.try_clone()?;
         let faults = self.faults.clone();
         Ok(Box::new(FaultyFile { file, faults }))

@@ -45,4 +45,5 @@ mod restore;
 
 mod whole;
 
+mod embedding;
 mod secrets;

@@ -53,3 +53,20 @@ fn an_awaited_refusal_waits_for_what_it_rests_on() {
     };
     assert!(answer.unwrap_err().refusal().is_some());
 }
+
+// Breaks: a future of a batch that is ready at once.
+#[test]
+fn an_awaited_batch_waits_and_answers_for_each_edit() {
+    let scratch = Scratch::new();
+    let store = &scratch.store;
+    store.commit(&tx([Edit::create(head("a"), oid(1))])).unwrap();
+    let hold = store.log().gate().hold();
+    let edits = ["a", "b"].map(|name| Edit::create(head(name), oid(2)));
+    let mut batch = store.stage_each(&tx(edits)).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut batch).poll(&mut context).is_pending());
+    drop(hold);
+    let answers = pollster::block_on(batch).unwrap();
+    assert!(answers[0].as_ref().unwrap_err().name == head("a"));
+    assert!(answers[1].as_ref().unwrap().moved() && answers.len() == 2);
+}
