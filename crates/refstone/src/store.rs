@@ -213,7 +213,7 @@ impl RefStore {
         let OpenOptions { env, compacting, min_free, mode } = options;
         let state = Arc::new(State::default());
         let mut replay = Replay::default();
-        let options = LogOptions { min_free, mode, ..LogOptions::default() };
+        let options = LogOptions { min_free, mode };
         let mut apply = |frame: &Frame<'_>| replay.apply(frame);
         let (log, recovery) = Log::open_in(options, env.clone(), dir, state.clone(), &mut apply)?;
         let shelves = Shelves {
