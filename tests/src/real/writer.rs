@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use refstone_log::{
-    AppendError, Commit, ErrorKind, Leaving, Log, LogReader, NoObserver, ObjectFormat, OsEnv,
-    RefLogOptions, RefRow, Sealer, Seq,
+    AppendError, Commit, ErrorKind, Leaving, Log, LogOptions, LogReader, MinFree, NoObserver,
+    ObjectFormat, OsEnv, RefLogOptions, RefRow, Sealer, Seq,
 };
 
 use super::child::Event;
@@ -126,11 +126,14 @@ fn create_if_absent(task: &Task) -> Result<(), Box<dyn Error>> {
 fn open(task: &Task) -> Result<Log, Box<dyn Error>> {
     let mut replayed = Vec::new();
     let dir = Task::log_dir(&task.root);
-    let (log, _) = Log::open(Arc::new(OsEnv), &dir, Arc::new(NoObserver), &mut |frame| {
-        if frame.seq().get() > task.known {
-            replayed.push((frame.seq().get(), Label::of(frame)));
-        }
-    })?;
+    // These disks are small, and are to run full.
+    let options = LogOptions { min_free: MinFree::OFF, ..LogOptions::default() };
+    let (log, _) =
+        Log::open_in(options, Arc::new(OsEnv), &dir, Arc::new(NoObserver), &mut |frame| {
+            if frame.seq().get() > task.known {
+                replayed.push((frame.seq().get(), Label::of(frame)));
+            }
+        })?;
     for (seq, label) in replayed {
         say(&Event::Acknowledged(seq, label?));
     }
