@@ -138,8 +138,8 @@ pub(crate) struct Compaction<'s> {
 impl Compaction<'_> {
     pub(crate) fn run(mut self) -> Result<Compacted, CompactError> {
         self.expect_running()?;
-        self.sweep()?;
         self.seal()?;
+        self.sweep()?;
         while !(self.stop)() && self.merge_next()? {}
         self.done.sealed_seq = self.state.snapshot().tables.reaches();
         Ok(self.done)
@@ -235,7 +235,10 @@ impl Compaction<'_> {
     }
 
     /// Removes what a crash or an earlier merge left: unfinished files, and files whose
-    /// transactions are in another that counts, or still in the live log.
+    /// transactions are in others that count.
+    ///
+    /// A file that goes further than those stays: what a crash left behind the live log's first
+    /// transaction has been sealed anew by now, and anything else may be the only copy.
     fn sweep(&self) -> Result<(), CompactError> {
         let tables = self.state.snapshot().tables.clone();
         let counts = |range: &SeqRange| {
@@ -244,9 +247,9 @@ impl Compaction<'_> {
             })
         };
         for shelf in [&self.shelves.history, &self.shelves.tables] {
-            for range in self.shelves.list(shelf)?.into_iter().filter(|range| !counts(range)) {
-                self.remove_from(shelf, range);
-            }
+            let listed = self.shelves.list(shelf)?.into_iter();
+            let spare = listed.filter(|range| range.last <= tables.reaches() && !counts(range));
+            spare.for_each(|range| self.remove_from(shelf, range));
             self.sweep_temporary(shelf);
         }
         Ok(())

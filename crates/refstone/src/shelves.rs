@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat};
+use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat, Seq};
 
 use crate::digest::Digest;
 use crate::error::{OpenError, ReadError};
@@ -81,6 +81,22 @@ impl Shelves {
             );
             ReadError::because(ErrorKind::Corrupt, problem)
         })
+    }
+
+    /// Refuses history that goes further than the live log, whose newest transaction is given.
+    ///
+    /// What is sealed was durable in the live log, and leaves it after that. So the live log is an
+    /// older copy; to go on with it would give sequences out that history has already.
+    pub(crate) fn refuse_newer_history(&self, newest: Seq) -> Result<(), ReadError> {
+        let newer = self.list(&self.history)?.into_iter().find(|range| range.last > newest);
+        let Some(range) = newer else { return Ok(()) };
+        let problem = format!(
+            "{}: expected no transaction behind {newest}, the newest of the live log. Is the live log an \
+             older copy than history? Restore both from one backup, or move aside the files of history \
+             that go further",
+            self.history.path(range).display(),
+        );
+        Err(ReadError::because(ErrorKind::Corrupt, problem))
     }
 
     /// A history file that ends with another transaction than the live log starts behind.
@@ -181,7 +197,7 @@ impl Shelves {
         rows: u32,
     ) -> Result<(), ReadError> {
         self.make_dir(&self.tables)?;
-        if range.first == refstone_log::Seq::ZERO.next() {
+        if range.first == Seq::ZERO.next() {
             digest.start_head(self.head.clone());
         }
         let identity = table::Identity {

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use refstone::{
     At, CompactOptions, Edit, ErrorKind, HistoryForm, Merge, RefName, RefStore, Seq, history,
-    history_after, history_newest_first, read_view, read_view_at,
+    history_after, history_newest_first, read_view, read_view_at, read_view_with,
 };
 
-use crate::common::{Scratch, head, listing, oid, tx};
+use crate::common::{Scratch, env_with, head, listing, oid, tx};
 
 fn compact(scratch: &Scratch) -> refstone::Compacted {
     scratch.store.compact(CompactOptions::default(), &mut |_| ()).unwrap()
@@ -390,4 +390,88 @@ fn a_compaction_may_fail_at_any_operation_and_be_tried_again() {
 #[test]
 fn a_rebuild_may_fail_at_any_operation_and_be_tried_again() {
     fails_anywhere_and_loses_nothing(|store| store.rebuild().map_err(|error| error.kind()));
+}
+
+// Breaks: opening such a log (it gives sequences out that history has already, and a compaction takes
+// the history for leftovers).
+#[test]
+fn a_live_log_that_is_older_than_history_is_refused_and_nothing_is_removed() {
+    for compacted_before in [false, true] {
+        let mut scratch = Scratch::new();
+        fill(&scratch, 0, 10);
+        if compacted_before {
+            compact(&scratch);
+            fill(&scratch, 10, 15);
+        }
+        let dir = scratch.dir();
+        let live = dir.join("refs.arrow");
+        let old = std::fs::read(&live).unwrap();
+        fill(&scratch, 15, 25);
+        compact(&scratch);
+        let (refs, before) = (scratch.refs(), moves(&scratch));
+        scratch.store.close().unwrap();
+        let new = std::fs::read(&live).unwrap();
+        let files = || ["history", "tables"].map(|shelf| names(&dir.join(shelf)));
+        let all = files();
+
+        std::fs::write(&live, old).unwrap();
+        let error = RefStore::open(&dir).unwrap_err();
+        assert_eq!(error.kind(), refstone::ErrorKind::Corrupt);
+        assert!(error.to_string().contains("older copy"), "{error}");
+        assert_eq!(files(), all);
+
+        std::fs::write(&live, new).unwrap();
+        scratch.reopen_closed();
+        assert_eq!((scratch.refs(), moves(&scratch)), (refs, before));
+    }
+}
+
+fn names(dir: &std::path::Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+// Breaks: taking for lost what was merged into a file that goes further than the reader's live log.
+#[test]
+fn a_reader_that_is_overtaken_by_a_merge_begins_anew() {
+    let scratch = Scratch::new();
+    fill(&scratch, 0, 10);
+    compact(&scratch);
+    fill(&scratch, 10, 20);
+    let store = scratch.store.clone();
+    let mut overtaking = Some(move || {
+        let all = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+        assert_eq!(store.compact(all, &mut |_| ()).unwrap().merged, 2);
+    });
+    let env = env_with(move |what, _| {
+        if what == "list" {
+            overtaking.take().into_iter().for_each(|overtake| overtake());
+        }
+    });
+    let view = read_view_with(&env, &scratch.dir(), At::Seq(Seq::new(u64::MAX))).unwrap();
+    assert_eq!(listing(&view), scratch.refs());
+    assert_eq!(names(&scratch.dir().join("history")).len(), 1);
+}
+
+// Breaks: giving up at a table that is damaged behind what an opening reads.
+#[test]
+fn the_log_of_a_ref_is_read_past_a_damaged_table() {
+    let scratch = Scratch::new();
+    fill(&scratch, 0, 20);
+    compact(&scratch);
+    let name = head("topic-3");
+    let log = || history(&scratch.dir(), Some(&name)).unwrap().collect::<Result<Vec<_>, _>>();
+    let before = log().unwrap();
+    assert!(!before.is_empty());
+    let tables = scratch.dir().join("tables");
+    let table = tables.join(&names(&tables)[0]);
+    let sound = std::fs::read(&table).unwrap();
+    for at in (0..sound.len()).step_by(61) {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&table, damaged).unwrap();
+        assert_eq!(log().unwrap(), before, "byte {at}");
+    }
 }
