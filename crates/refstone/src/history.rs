@@ -189,10 +189,11 @@ impl History {
 
     /// At the end of the live file: goes on in the file that has taken its place, if there is one.
     fn follow(&mut self) -> Result<bool, OpenError> {
-        let read = self.live.as_ref().map(LogReader::anchor);
         let now = LogReader::open(&*self.env, &self.dir)?;
-        if read == Some(now.anchor()) {
-            return Ok(false);
+        if let Some(live) = &mut self.live
+            && live.go_on_in(now)
+        {
+            return Ok(live.has_next()?);
         }
         self.reopen()?;
         Ok(true)

@@ -475,3 +475,22 @@ fn the_log_of_a_ref_is_read_past_a_damaged_table() {
         assert_eq!(log().unwrap(), before, "byte {at}");
     }
 }
+
+// Breaks: comparing where two files start, and taking for the same what has the same start.
+#[test]
+fn a_follower_goes_on_in_the_copy_that_an_opening_makes_after_a_failed_sync() {
+    let mut scratch = Scratch::new();
+    fill(&scratch, 0, 3);
+    let mut follower = history(&scratch.dir(), None).unwrap();
+    let mut seen: Vec<_> = follower.by_ref().map(Result::unwrap).collect();
+    scratch.faults.syncs.store(1, Ordering::Relaxed);
+    scratch.store.commit(&tx([Edit::set(head("unknown"), oid(7))])).unwrap_err();
+    assert!(follower.next().is_none());
+    let _ = scratch.store.close();
+    scratch.reopen_closed();
+    scratch.store.commit(&tx([Edit::set(head("later"), oid(8))])).unwrap();
+    seen.extend(follower.by_ref().map(Result::unwrap));
+    assert_eq!(seen, moves(&scratch));
+    assert_eq!(seen.last().unwrap().name, head("later"));
+    assert!(follower.next().is_none());
+}
