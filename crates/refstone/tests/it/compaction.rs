@@ -494,3 +494,62 @@ fn a_follower_goes_on_in_the_copy_that_an_opening_makes_after_a_failed_sync() {
     assert_eq!(seen.last().unwrap().name, head("later"));
     assert!(follower.next().is_none());
 }
+
+/// Enough for a store to compact itself.
+fn commit_until_due(scratch: &Scratch) {
+    let edit = |number: u32| {
+        let mut id = [1; 20];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        tx([Edit::set(head("a"), refstone::ObjectId::from_bytes(&id).unwrap())])
+    };
+    let batch: Vec<_> = (0..9000).map(edit).collect();
+    scratch.store.commit_batch(&batch).into_iter().for_each(|outcome| {
+        outcome.unwrap();
+    });
+    scratch.store.commit(&edit(9000)).unwrap();
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !what() {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+// Breaks: a thread that panics and stays busy (no compaction ever again, and nobody is told).
+#[test]
+fn a_compaction_that_panics_is_told_and_the_next_one_runs() {
+    let scratch = Scratch::new();
+    let mut panics = true;
+    scratch.faults.hook.set(move |what, path| {
+        let seals = what == "create" && path.to_string_lossy().ends_with(".parquet.tmp");
+        if seals && std::mem::take(&mut panics) {
+            panic!("injected");
+        }
+    });
+    commit_until_due(&scratch);
+    let totals = || scratch.store.maintenance().totals();
+    wait_until(|| totals().failure.is_some());
+    assert!(totals().failure.unwrap().contains("panicked"));
+    commit_until_due(&scratch);
+    wait_until(|| totals().compactions > 0);
+    assert_eq!(totals().failure, None);
+    assert_eq!(moves(&scratch).len(), 2 * 9001);
+}
+
+// Breaks: waiting for the compaction and not for the thread, which has the log open.
+#[test]
+fn a_dropped_store_is_closed_also_while_it_compacts() {
+    let mut scratch = Scratch::new();
+    for round in 0..3 {
+        scratch.faults.hook.set(|what, _| {
+            if what == "sync" && std::thread::current().name() == Some("refstone-compact") {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+            }
+        });
+        commit_until_due(&scratch);
+        scratch.drop_for(|dir| drop(RefStore::open(dir).unwrap()));
+        assert_eq!(moves(&scratch).len(), (round + 1) * 9001);
+    }
+}
