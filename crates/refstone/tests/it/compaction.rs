@@ -418,11 +418,14 @@ fn a_live_log_that_is_older_than_history_is_refused_and_nothing_is_removed() {
         let error = RefStore::open(&dir).unwrap_err();
         assert_eq!(error.kind(), refstone::ErrorKind::Corrupt);
         assert!(error.to_string().contains("older copy"), "{error}");
+        let report = refstone::verify(&dir).unwrap();
+        assert!(report.damage[0].to_string().contains("older copy"), "{report:?}");
         assert_eq!(files(), all);
 
         std::fs::write(&live, new).unwrap();
         scratch.reopen_closed();
         assert_eq!((scratch.refs(), moves(&scratch)), (refs, before));
+        assert!(refstone::verify(&dir).unwrap().is_sound());
     }
 }
 
