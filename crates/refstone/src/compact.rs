@@ -197,31 +197,51 @@ impl Compaction<'_> {
         let sizes: Vec<u64> = tables.tables().iter().map(|table| table.history_rows()).collect();
         let Some(from) = due(&sizes, self.options.merge) else { return Ok(false) };
         let inputs = &tables.tables()[from..];
-        let merged = self.merge(inputs)?;
+        let files = self.open_history(inputs)?;
+        if let Err(error) = self.check_space(inputs, &files) {
+            // Many small files are no harm; one who asks for a single one is told.
+            return if self.options.merge == Merge::Due { Ok(false) } else { Err(error) };
+        }
+        let merged = self.merge(inputs, &files)?;
         let mut next = tables.tables()[..from].to_vec();
         next.push(Arc::new(merged));
         self.state.tables_merged(Arc::new(Stack::new(next)));
         for input in inputs {
-            let identity = input.identity();
-            self.remove(SeqRange { first: identity.first, last: identity.last });
+            self.remove(range_of(input));
         }
         self.done.merged += inputs.len();
         Ok(true)
     }
 
-    fn merge(&mut self, inputs: &[Arc<Table>]) -> Result<Table, CompactError> {
-        let ranges: Vec<SeqRange> = inputs
-            .iter()
-            .map(|table| SeqRange { first: table.identity().first, last: table.identity().last })
-            .collect();
-        let range = SeqRange { first: ranges[0].first, last: ranges[ranges.len() - 1].last };
+    fn open_history(&self, tables: &[Arc<Table>]) -> Result<Vec<HistoryFile>, ReadError> {
+        tables.iter().map(|table| self.shelves.open_history(range_of(table))).collect()
+    }
+
+    /// A merge that fills the disk would take the space of transactions, again and again.
+    fn check_space(
+        &self,
+        tables: &[Arc<Table>],
+        files: &[HistoryFile],
+    ) -> Result<(), CompactError> {
+        let bytes = tables.iter().map(|table| table.bytes()).sum::<u64>()
+            + files.iter().map(HistoryFile::bytes).sum::<u64>();
+        self.log
+            .check_space_for(bytes)
+            .map_err(|error| ReadError::because(error.kind(), error.to_string()).into())
+    }
+
+    fn merge(
+        &mut self,
+        inputs: &[Arc<Table>],
+        files: &[HistoryFile],
+    ) -> Result<Table, CompactError> {
+        let (oldest, newest) = (range_of(&inputs[0]), range_of(&inputs[inputs.len() - 1]));
+        let range = SeqRange { first: oldest.first, last: newest.last };
         let rows = inputs.iter().map(|table| table.history_rows()).sum();
         (self.progress)(Progress::Merging { files: inputs.len(), rows });
-        let files: Result<Vec<HistoryFile>, ReadError> =
-            ranges.iter().map(|range| self.shelves.open_history(*range)).collect();
         let env = &*self.shelves.env;
         let path = self.shelves.history.path(range);
-        let history = sealed::merge(env, &path, &files?, self.options.form);
+        let history = sealed::merge(env, &path, files, self.options.form);
         let history = history.map_err(ReadError::from)?;
         self.shelves.sync(&self.shelves.history)?;
         let table = table::merge(env, &self.shelves.tables.path(range), inputs);
@@ -244,11 +264,8 @@ impl Compaction<'_> {
     /// transaction has been sealed anew by now, and anything else may be the only copy.
     fn sweep(&self) -> Result<(), CompactError> {
         let tables = self.state.snapshot().tables.clone();
-        let counts = |range: &SeqRange| {
-            tables.tables().iter().any(|table| {
-                (table.identity().first, table.identity().last) == (range.first, range.last)
-            })
-        };
+        let counts =
+            |range: &SeqRange| tables.tables().iter().any(|table| range_of(table) == *range);
         for shelf in [&self.shelves.history, &self.shelves.tables] {
             let listed = self.shelves.list(shelf)?.into_iter();
             let spare = listed.filter(|range| range.last <= tables.reaches() && !counts(range));
@@ -282,6 +299,10 @@ fn self_rewrite(seal: &mut Seal<'_, '_>) -> Result<Option<Seq>, CompactError> {
     let log = seal.compaction.log.clone();
     let through = seal.range.last;
     Ok(log.rewrite(through, seal)?.map(|rewritten| rewritten.sealed_seq))
+}
+
+fn range_of(table: &Table) -> SeqRange {
+    SeqRange { first: table.identity().first, last: table.identity().last }
 }
 
 /// Writes what leaves the log.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use refstone::{
@@ -121,7 +121,9 @@ impl Drop for Ends<'_> {
 
 /// What happens before an operation: told its kind and its path, if it has one.
 #[derive(Default)]
-pub(crate) struct Hook(Mutex<Option<Box<dyn FnMut(&'static str, &Path) + Send>>>);
+pub(crate) struct Hook(Mutex<Option<Before>>);
+
+type Before = Box<dyn FnMut(&'static str, &Path) + Send>;
 
 impl Hook {
     pub(crate) fn set(&self, before: impl FnMut(&'static str, &Path) + Send + 'static) {
@@ -166,6 +168,8 @@ pub(crate) struct Faults {
     swapped: AtomicBool,
     /// Which operation from now on fails, counted from 1, whatever it is; 0 for none.
     pub(crate) nth: AtomicU32,
+    /// Bytes that are free; 0 is unknown.
+    pub(crate) free: AtomicU64,
 }
 
 impl Faults {
@@ -260,6 +264,10 @@ impl Env for FaultyEnv {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
         OsEnv.lock(path)
+    }
+
+    fn free_space(&self, _: &Path) -> io::Result<Option<u64>> {
+        Ok(Some(self.0.free.load(Ordering::Relaxed)).filter(|free| *free > 0))
     }
 
     fn now(&self) -> Timestamp {

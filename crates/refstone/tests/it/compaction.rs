@@ -556,3 +556,21 @@ fn a_dropped_store_is_closed_also_while_it_compacts() {
         assert_eq!(moves(&scratch).len(), (round + 1) * 9001);
     }
 }
+
+// Breaks: merging whatever there is space for (the transactions that come meanwhile are refused).
+#[test]
+fn without_space_transactions_are_sealed_and_files_are_not_merged() {
+    let scratch = Scratch::new();
+    scratch.faults.free.store((64 << 20) + 1000, Ordering::Relaxed);
+    for round in 0..6 {
+        fill(&scratch, round * 5, round * 5 + 5);
+        let done = compact(&scratch);
+        assert!(done.sealed > 0 && done.merged == 0, "{done:?}");
+    }
+    let all = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+    let error = scratch.store.compact(all, &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("are free on this file system"), "{error}");
+    assert_eq!(names(&scratch.dir().join("history")).len(), 6);
+    scratch.faults.free.store(1 << 30, Ordering::Relaxed);
+    assert_eq!(compact(&scratch).merged, 6);
+}
