@@ -243,7 +243,15 @@ impl Log {
     /// # Errors
     /// [`LowSpace`](AppendError::LowSpace) if there is less.
     pub fn check_space(&self) -> Result<(), AppendError> {
-        self.inner.writer.lock().check_space()
+        self.check_space_for(0)
+    }
+
+    /// The same for a file beside the log that is to have so many bytes.
+    ///
+    /// # Errors
+    /// [`LowSpace`](AppendError::LowSpace) if it would leave less than the log leaves free.
+    pub fn check_space_for(&self, bytes: u64) -> Result<(), AppendError> {
+        self.inner.writer.lock().check_space(bytes)
     }
 
     /// Waits until all that was staged before the call is durable, and says how far that is.

@@ -102,6 +102,28 @@ impl LogReader {
         }
     }
 
+    /// Whether there is a next transaction.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn has_next(&mut self) -> Result<bool, OpenError> {
+        self.walk.forget();
+        self.walk.next_is_published()
+    }
+
+    /// Goes on at the same place in the file that another reader has opened; says whether that has
+    /// such a place. It has not if it starts behind another transaction, or has other gaps.
+    ///
+    /// For who follows a log: an opening after a failed sync copies the log into a new file, as it
+    /// is, and then nothing comes to the old one any more.
+    pub fn go_on_in(&mut self, other: LogReader) -> bool {
+        let same = self.walk.identity == other.walk.identity;
+        if same {
+            self.walk.go_on_in(other.walk);
+        }
+        same
+    }
+
     /// Whether bytes follow the published end: a commit in flight, or what a crash left.
     ///
     /// # Errors

@@ -296,6 +296,12 @@ impl Walk {
         self.frame = (0, 0);
     }
 
+    /// Goes on at the same place in another file of the same identity.
+    pub(crate) fn go_on_in(&mut self, other: Walk) {
+        self.file = other.file;
+        self.forget();
+    }
+
     pub(crate) fn damage(&self, problem: DamageKind) -> OpenError {
         let damage = Damage { offset: self.tail.offset, seq: self.next_seq(), problem };
         OpenError::Corrupt { path: self.path.clone(), damage }

@@ -114,8 +114,8 @@ impl Writer {
     }
 
     /// Refuses to take more of the file system than may be taken.
-    pub(crate) fn check_space(&self) -> Result<(), AppendError> {
-        self.floor.look(0).map(|_| ())
+    pub(crate) fn check_space(&self, bytes: u64) -> Result<(), AppendError> {
+        self.floor.look(bytes).map(|_| ())
     }
 
     fn make_room(&mut self, len: u64, end: u64) -> Result<(), AppendError> {

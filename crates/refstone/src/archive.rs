@@ -54,7 +54,7 @@ impl Archive {
                 Ok(sealed) => {
                     return Ok(Archive { dir: dir.to_owned(), live, shelves, anchor, sealed });
                 }
-                Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => {}
+                Err(error) if attempt < ATTEMPTS && overtaken(&**env, dir, anchor, &error) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -137,6 +137,13 @@ impl Archive {
 /// The operating system's files.
 pub(crate) fn os_env() -> Arc<dyn Env> {
     Arc::new(OsEnv)
+}
+
+/// Whether a reader came too late for what it has listed, or for what goes with its live file: that
+/// is as missing as if it were lost, once another live file has let it be merged with newer ones.
+fn overtaken(env: &dyn Env, dir: &Path, anchor: Anchor, error: &ReadError) -> bool {
+    let swapped = || LogReader::open(env, dir).is_ok_and(|now| now.anchor() != anchor);
+    error.kind() == ErrorKind::NotFound || swapped()
 }
 
 fn open_sealed(shelves: &Shelves, anchor: Anchor) -> Result<Vec<SealedUnit>, ReadError> {

@@ -189,10 +189,11 @@ impl History {
 
     /// At the end of the live file: goes on in the file that has taken its place, if there is one.
     fn follow(&mut self) -> Result<bool, OpenError> {
-        let read = self.live.as_ref().map(LogReader::anchor);
         let now = LogReader::open(&*self.env, &self.dir)?;
-        if read == Some(now.anchor()) {
-            return Ok(false);
+        if let Some(live) = &mut self.live
+            && live.go_on_in(now)
+        {
+            return Ok(live.has_next()?);
         }
         self.reopen()?;
         Ok(true)
@@ -290,7 +291,7 @@ enum Wanted {
     Range(Range<u32>),
     /// These, ascending.
     Some(VecDeque<u32>),
-    /// Those of the range that are about a ref: there is no table to say which.
+    /// Those of the range that are about a ref: there is no sound table to say which.
     Search(Range<u32>, RefName),
 }
 
@@ -312,10 +313,9 @@ impl Rows {
         let range = file.row_at(after.next())?..file.rows();
         let wanted = match of {
             None => Wanted::Range(range),
-            Some(name) => match archive.shelves.open_table(unit.range) {
-                Ok(table) => {
-                    let rows = table.rows(name.as_bytes())?.into_iter();
-                    Wanted::Some(rows.filter(|row| range.contains(row)).collect())
+            Some(name) => match rows_in_table(archive, unit, name) {
+                Ok(rows) => {
+                    Wanted::Some(rows.into_iter().filter(|row| range.contains(row)).collect())
                 }
                 Err(_) => Wanted::Search(range, name.clone()),
             },
@@ -349,6 +349,14 @@ impl Rows {
             }
         }
     }
+}
+
+fn rows_in_table(
+    archive: &Archive,
+    unit: &SealedUnit,
+    name: &RefName,
+) -> Result<Vec<u32>, ReadError> {
+    Ok(archive.shelves.open_table(unit.range)?.rows(name.as_bytes())?)
 }
 
 /// Takes a chunk off one end of a range.

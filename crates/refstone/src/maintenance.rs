@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 use refstone_log::{Log, Seq};
@@ -41,6 +41,8 @@ impl Default for Compacting {
 #[derive(Debug)]
 pub struct Maintenance {
     inner: Arc<Inner>,
+    /// The newest thread that was started.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -99,7 +101,7 @@ impl Maintenance {
             not_before: AtomicU64::default(),
             totals: Mutex::default(),
         };
-        Maintenance { inner: Arc::new(inner) }
+        Maintenance { inner: Arc::new(inner), thread: Mutex::default() }
     }
 
     /// What compactions did since the store was opened.
@@ -120,15 +122,13 @@ impl Maintenance {
         if !self.inner.is_due() || self.inner.busy.swap(true, Ordering::AcqRel) {
             return;
         }
-        let inner = self.inner.clone();
+        let busy = Busy(self.inner.clone());
         let compact = move || {
-            let _ = inner.compact(options, &mut |_| ());
-            inner.busy.store(false, Ordering::Release);
+            let _ = busy.0.compact(options, &mut |_| ());
         };
-        let started = thread::Builder::new().name("refstone-compact".to_owned()).spawn(compact);
-        if started.is_err() {
-            self.inner.put_off();
-            self.inner.busy.store(false, Ordering::Release);
+        match thread::Builder::new().name("refstone-compact".to_owned()).spawn(compact) {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => self.inner.failed(format!("no thread could be started: {error}")),
         }
     }
 
@@ -157,6 +157,21 @@ impl Maintenance {
     pub(crate) fn stop(&self) {
         self.inner.stopping.store(true, Ordering::Release);
         drop(self.inner.working.lock());
+        // It has a clone of the log: until it ends the log is not closed by dropping the store.
+        let thread = self.thread.lock().take();
+        thread.map(JoinHandle::join);
+    }
+}
+
+/// A thread is compacting, until this is dropped.
+struct Busy(Arc<Inner>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.failed("the thread panicked".to_owned());
+        }
+        self.0.busy.store(false, Ordering::Release);
     }
 }
 
@@ -193,18 +208,20 @@ impl Inner {
     }
 
     fn note(&self, result: &Result<Compacted, CompactError>) {
-        let mut totals = self.totals.lock();
         match result {
             Ok(done) => {
+                let mut totals = self.totals.lock();
                 totals.compactions += 1;
                 totals.done.add(done);
                 totals.failure = None;
             }
-            Err(error) => {
-                totals.failure = Some(error.to_string());
-                self.put_off();
-            }
+            Err(error) => self.failed(error.to_string()),
         }
+    }
+
+    fn failed(&self, why: String) {
+        self.totals.lock().failure = Some(why);
+        self.put_off();
     }
 
     /// Not again before as many transactions have come as make one due.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat};
+use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat, Seq};
 
 use crate::digest::Digest;
 use crate::error::{OpenError, ReadError};
@@ -83,6 +83,14 @@ impl Shelves {
         })
     }
 
+    /// Refuses history that goes further than the live log, whose newest transaction is given.
+    pub(crate) fn refuse_newer_history(&self, newest: Seq) -> Result<(), ReadError> {
+        match newer_history(&self.history, &self.list(&self.history)?, newest) {
+            Some(problem) => Err(problem),
+            None => Ok(()),
+        }
+    }
+
     /// A history file that ends with another transaction than the live log starts behind.
     pub(crate) fn foreign(&self, range: SeqRange) -> ReadError {
         let path = self.history.path(range);
@@ -159,7 +167,7 @@ impl Shelves {
         let (held, sealed) = (table.identity(), history.identity());
         let ends = (held.last_crc, held.last_at) == (sealed.last_crc, sealed.last_at);
         let mut digest = Digest::of(history)?;
-        if sealed.first == refstone_log::Seq::ZERO.next() {
+        if sealed.first == Seq::ZERO.next() {
             digest.start_head(self.head.clone());
         }
         let differs = match ends && table.history_rows() == u64::from(history.rows()) {
@@ -181,7 +189,7 @@ impl Shelves {
         rows: u32,
     ) -> Result<(), ReadError> {
         self.make_dir(&self.tables)?;
-        if range.first == refstone_log::Seq::ZERO.next() {
+        if range.first == Seq::ZERO.next() {
             digest.start_head(self.head.clone());
         }
         let identity = table::Identity {
@@ -213,6 +221,22 @@ impl Shelves {
     pub(crate) fn list(&self, shelf: &Shelf) -> Result<Vec<SeqRange>, ReadError> {
         shelf.list(&*self.env).map_err(|error| ReadError::io(shelf.dir(), "list", &error))
     }
+}
+
+/// What is wrong if some of these history files go further than the live log, whose newest transaction
+/// is given.
+///
+/// What is sealed was durable in the live log, and leaves it after that. So the live log is an older
+/// copy; to go on with it would give sequences out that history has already.
+pub(crate) fn newer_history(shelf: &Shelf, files: &[SeqRange], newest: Seq) -> Option<ReadError> {
+    let newer = files.iter().find(|range| range.last > newest)?;
+    let problem = format!(
+        "{}: expected no transaction behind {newest}, the newest of the live log. Is the live log an \
+         older copy than history? Take a newer copy of it, or move aside the files of history that go \
+         further",
+        shelf.path(*newer).display(),
+    );
+    Some(ReadError::because(ErrorKind::Corrupt, problem))
 }
 
 /// Which tables a rebuild keeps.

@@ -8,6 +8,8 @@ use refstone_log::{Env, ErrorKind, LogReader, OsEnv, Seq, Timestamp, VerifyRepor
 use crate::archive::{Archive, SealedUnit};
 use crate::error::{OpenError, ReadError};
 use crate::history::moves_of;
+use crate::ranges::Shelf;
+use crate::shelves::newer_history;
 use crate::table::Table;
 
 /// How often a check begins anew when files are sealed or merged while it opens them.
@@ -110,9 +112,17 @@ struct Checking {
 impl Checking {
     /// Opens everything; `None` if something was sealed or merged meanwhile.
     fn start(dir: &Path) -> Result<Option<Checking>, OpenError> {
+        // Before the live log is read: what is sealed later may well go further.
+        let shelf = Shelf::history(dir);
+        let files = shelf.list(&OsEnv);
+        let files = files.map_err(|error| ReadError::io(shelf.dir(), "list", &error))?;
         let opened = Archive::open(&(Arc::new(OsEnv) as Arc<dyn Env>), dir);
         let mut live = refstone_log::verify(&OsEnv, dir)?;
         let mut damage: Vec<OpenError> = live.damage.take().into_iter().map(Into::into).collect();
+        if damage.is_empty() {
+            let newest = Seq::new(live.last_seq.get() + live.unpublished);
+            damage.extend(newer_history(&shelf, &files, newest).map(OpenError::from));
+        }
         let mut tables = Vec::new();
         let archive = match opened {
             Ok(archive) => {

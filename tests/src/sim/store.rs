@@ -61,27 +61,27 @@ impl fmt::Display for StoreReport {
 }
 
 /// The refs behind one transaction.
-type Refs = BTreeMap<RefName, Target>;
+pub(super) type Refs = BTreeMap<RefName, Target>;
 
 /// What a store may hold: the refs behind each transaction, counted from none.
 #[derive(Clone, Debug)]
-struct Model {
-    states: Vec<Refs>,
+pub(super) struct Model {
+    pub(super) states: Vec<Refs>,
     /// So many transactions are durable.
-    must: usize,
+    pub(super) must: usize,
 }
 
 impl Model {
-    fn new() -> Model {
+    pub(super) fn new() -> Model {
         let head = (RefName::head(), branch(0).into());
         Model { states: vec![BTreeMap::from([head])], must: 0 }
     }
 
-    fn now(&self) -> &Refs {
+    pub(super) fn now(&self) -> &Refs {
         &self.states[self.states.len() - 1]
     }
 
-    fn check(&self, must: usize, seq: Seq, refs: &Refs) -> Verdict {
+    pub(super) fn check(&self, must: usize, seq: Seq, refs: &Refs) -> Verdict {
         let seq = usize::try_from(seq.get()).unwrap_or(usize::MAX);
         if seq < must {
             return Err(format!(
@@ -98,7 +98,7 @@ impl Model {
     }
 }
 
-fn branch(number: usize) -> RefName {
+pub(super) fn branch(number: usize) -> RefName {
     RefName::new(format!("refs/heads/b{number}")).expect("a legal name")
 }
 
@@ -354,12 +354,12 @@ impl Machine {
     }
 }
 
-fn options() -> CreateOptions {
+pub(super) fn options() -> CreateOptions {
     CreateOptions { head: branch(0), ..CreateOptions::default() }
 }
 
 /// Opens the store, which nothing may prevent; `None` if there is none.
-fn open(env: Arc<dyn Env>) -> Verdict<Option<RefStore>> {
+pub(super) fn open(env: Arc<dyn Env>) -> Verdict<Option<RefStore>> {
     let options = OpenOptions::default().env(env).compacting(Compacting::ByHand);
     match RefStore::open_with(&log_dir(), options) {
         Ok(store) => Ok(Some(store)),
@@ -368,12 +368,12 @@ fn open(env: Arc<dyn Env>) -> Verdict<Option<RefStore>> {
     }
 }
 
-fn refs(view: &refstone::View) -> Verdict<Refs> {
+pub(super) fn refs(view: &refstone::View) -> Verdict<Refs> {
     view.iter_prefix(b"").collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
 /// The history tells each transaction once, in order, and leads to the refs.
-fn check_history(fs: &SimFs, model: &Model, newest: Seq) -> Verdict {
+pub(super) fn check_history(fs: &SimFs, model: &Model, newest: Seq) -> Verdict {
     let env: Arc<dyn Env> = Arc::new(fs.clone());
     let moves = history_with(&env, &log_dir(), Seq::ZERO, None);
     let moves = moves.map_err(|error| format!("history: {error}"))?;

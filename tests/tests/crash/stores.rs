@@ -1,6 +1,6 @@
 //! Stores that compact, merge and rebuild, crashed at every operation.
 
-use refstone_tests::sim::{Sabotage, StoreLab};
+use refstone_tests::sim::{Sabotage, StoreLab, fail_every_operation_of_a_compaction};
 
 // Breaks: swapping the live log before its transactions are sealed; not syncing the directory of
 // history; removing merged files before the merged one has its name; taking a table for one that
@@ -49,4 +49,15 @@ fn history_whose_name_is_not_synced() {
 #[test]
 fn a_directory_of_history_whose_name_is_not_synced() {
     finds(Sabotage::NoSyncDirOf("refstone"), "the store does not open");
+}
+
+// Breaks: opening the new table after the swap only, and sweeping before sealing or with a log that
+// has stopped, files that no table goes with (the only copy of what was just sealed); going on after
+// an error of any operation that must not be passed over.
+#[test]
+fn every_operation_of_a_compaction_may_fail() {
+    let report = fail_every_operation_of_a_compaction().unwrap();
+    eprintln!("{report:?}");
+    assert!(report.runs > 300 && report.failed > 200 && report.stopped > 0, "{report:?}");
+    assert!(report.stopped * 10 < report.runs, "{report:?}");
 }

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use refstone::{
     CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName, RefStore,
@@ -82,6 +82,14 @@ impl Scratch {
         (self.store, self.faults) = open(&self.dir());
     }
 
+    /// Drops the store without closing it, looks, and opens it again.
+    pub(crate) fn drop_for(&mut self, look: impl FnOnce(&Path)) {
+        let other = Scratch::new();
+        drop(std::mem::replace(&mut self.store, other.store));
+        look(&self.dir());
+        self.reopen_closed();
+    }
+
     /// All refs, as text: `name=oid` or `name->target`.
     pub(crate) fn refs(&self) -> Vec<String> {
         listing(&self.store.view())
@@ -111,9 +119,44 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// What happens before an operation: told its kind and its path, if it has one.
+#[derive(Default)]
+pub(crate) struct Hook(Mutex<Option<Before>>);
+
+type Before = Box<dyn FnMut(&'static str, &Path) + Send>;
+
+impl Hook {
+    pub(crate) fn set(&self, before: impl FnMut(&'static str, &Path) + Send + 'static) {
+        *self.0.lock().unwrap() = Some(Box::new(before));
+    }
+
+    /// It is out of its place meanwhile, and does not see its own operations.
+    fn run(&self, what: &'static str, path: &Path) {
+        let before = self.0.lock().unwrap().take();
+        if let Some(mut before) = before {
+            before(what, path);
+            self.0.lock().unwrap().get_or_insert(before);
+        }
+    }
+}
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+/// The operating system, with something that happens before each operation.
+pub(crate) fn env_with(before: impl FnMut(&'static str, &Path) + Send + 'static) -> Arc<dyn Env> {
+    let faults = Arc::<Faults>::default();
+    faults.hook.set(before);
+    Arc::new(FaultyEnv(faults))
+}
+
 /// How many of the next operations fail.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
+    pub(crate) hook: Hook,
     /// Writes that find the disk full.
     pub(crate) full: AtomicU32,
     pub(crate) writes: AtomicU32,
@@ -125,6 +168,8 @@ pub(crate) struct Faults {
     swapped: AtomicBool,
     /// Which operation from now on fails, counted from 1, whatever it is; 0 for none.
     pub(crate) nth: AtomicU32,
+    /// Bytes that are free; 0 is unknown.
+    pub(crate) free: AtomicU64,
 }
 
 impl Faults {
@@ -167,6 +212,7 @@ impl FaultyEnv {
 impl Env for FaultyEnv {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         self.0.step()?;
+        self.0.hook.run("create", path);
         OsEnv.create_new(path).map(|file| self.wrap(file))
     }
 
@@ -204,6 +250,7 @@ impl Env for FaultyEnv {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         self.0.step()?;
+        self.0.hook.run("list", dir);
         OsEnv.list(dir)
     }
 
@@ -217,6 +264,10 @@ impl Env for FaultyEnv {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
         OsEnv.lock(path)
+    }
+
+    fn free_space(&self, _: &Path) -> io::Result<Option<u64>> {
+        Ok(Some(self.0.free.load(Ordering::Relaxed)).filter(|free| *free > 0))
     }
 
     fn now(&self) -> Timestamp {
@@ -249,6 +300,7 @@ impl EnvFile for FaultyFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.faults.step()?;
+        self.faults.hook.run("sync", Path::new(""));
         fail(&self.faults.syncs)?;
         self.file.sync_data()
     }

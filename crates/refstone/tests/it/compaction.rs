@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use refstone::{
     At, CompactOptions, Edit, ErrorKind, HistoryForm, Merge, RefName, RefStore, Seq, history,
-    history_after, history_newest_first, read_view, read_view_at,
+    history_after, history_newest_first, read_view, read_view_at, read_view_with,
 };
 
-use crate::common::{Scratch, head, listing, oid, tx};
+use crate::common::{Scratch, env_with, head, listing, oid, tx};
 
 fn compact(scratch: &Scratch) -> refstone::Compacted {
     scratch.store.compact(CompactOptions::default(), &mut |_| ()).unwrap()
@@ -390,4 +390,187 @@ fn a_compaction_may_fail_at_any_operation_and_be_tried_again() {
 #[test]
 fn a_rebuild_may_fail_at_any_operation_and_be_tried_again() {
     fails_anywhere_and_loses_nothing(|store| store.rebuild().map_err(|error| error.kind()));
+}
+
+// Breaks: opening such a log (it gives sequences out that history has already, and a compaction takes
+// the history for leftovers).
+#[test]
+fn a_live_log_that_is_older_than_history_is_refused_and_nothing_is_removed() {
+    for compacted_before in [false, true] {
+        let mut scratch = Scratch::new();
+        fill(&scratch, 0, 10);
+        if compacted_before {
+            compact(&scratch);
+            fill(&scratch, 10, 15);
+        }
+        let dir = scratch.dir();
+        let live = dir.join("refs.arrow");
+        let old = std::fs::read(&live).unwrap();
+        fill(&scratch, 15, 25);
+        compact(&scratch);
+        let (refs, before) = (scratch.refs(), moves(&scratch));
+        scratch.store.close().unwrap();
+        let new = std::fs::read(&live).unwrap();
+        let files = || ["history", "tables"].map(|shelf| names(&dir.join(shelf)));
+        let all = files();
+
+        std::fs::write(&live, old).unwrap();
+        let error = RefStore::open(&dir).unwrap_err();
+        assert_eq!(error.kind(), refstone::ErrorKind::Corrupt);
+        assert!(error.to_string().contains("older copy"), "{error}");
+        let report = refstone::verify(&dir).unwrap();
+        assert!(report.damage[0].to_string().contains("older copy"), "{report:?}");
+        assert_eq!(files(), all);
+
+        std::fs::write(&live, new).unwrap();
+        scratch.reopen_closed();
+        assert_eq!((scratch.refs(), moves(&scratch)), (refs, before));
+        assert!(refstone::verify(&dir).unwrap().is_sound());
+    }
+}
+
+fn names(dir: &std::path::Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+// Breaks: taking for lost what was merged into a file that goes further than the reader's live log.
+#[test]
+fn a_reader_that_is_overtaken_by_a_merge_begins_anew() {
+    let scratch = Scratch::new();
+    fill(&scratch, 0, 10);
+    compact(&scratch);
+    fill(&scratch, 10, 20);
+    let store = scratch.store.clone();
+    let mut overtaking = Some(move || {
+        let all = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+        assert_eq!(store.compact(all, &mut |_| ()).unwrap().merged, 2);
+    });
+    let env = env_with(move |what, _| {
+        if what == "list" {
+            overtaking.take().into_iter().for_each(|overtake| overtake());
+        }
+    });
+    let view = read_view_with(&env, &scratch.dir(), At::Seq(Seq::new(u64::MAX))).unwrap();
+    assert_eq!(listing(&view), scratch.refs());
+    assert_eq!(names(&scratch.dir().join("history")).len(), 1);
+}
+
+// Breaks: giving up at a table that is damaged behind what an opening reads.
+#[test]
+fn the_log_of_a_ref_is_read_past_a_damaged_table() {
+    let scratch = Scratch::new();
+    fill(&scratch, 0, 20);
+    compact(&scratch);
+    let name = head("topic-3");
+    let log = || history(&scratch.dir(), Some(&name)).unwrap().collect::<Result<Vec<_>, _>>();
+    let before = log().unwrap();
+    assert!(!before.is_empty());
+    let tables = scratch.dir().join("tables");
+    let table = tables.join(&names(&tables)[0]);
+    let sound = std::fs::read(&table).unwrap();
+    for at in (0..sound.len()).step_by(61) {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&table, damaged).unwrap();
+        assert_eq!(log().unwrap(), before, "byte {at}");
+    }
+}
+
+// Breaks: comparing where two files start, and taking for the same what has the same start.
+#[test]
+fn a_follower_goes_on_in_the_copy_that_an_opening_makes_after_a_failed_sync() {
+    let mut scratch = Scratch::new();
+    fill(&scratch, 0, 3);
+    let mut follower = history(&scratch.dir(), None).unwrap();
+    let mut seen: Vec<_> = follower.by_ref().map(Result::unwrap).collect();
+    scratch.faults.syncs.store(1, Ordering::Relaxed);
+    scratch.store.commit(&tx([Edit::set(head("unknown"), oid(7))])).unwrap_err();
+    assert!(follower.next().is_none());
+    let _ = scratch.store.close();
+    scratch.reopen_closed();
+    scratch.store.commit(&tx([Edit::set(head("later"), oid(8))])).unwrap();
+    seen.extend(follower.by_ref().map(Result::unwrap));
+    assert_eq!(seen, moves(&scratch));
+    assert_eq!(seen.last().unwrap().name, head("later"));
+    assert!(follower.next().is_none());
+}
+
+/// Enough for a store to compact itself.
+fn commit_until_due(scratch: &Scratch) {
+    let edit = |number: u32| {
+        let mut id = [1; 20];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        tx([Edit::set(head("a"), refstone::ObjectId::from_bytes(&id).unwrap())])
+    };
+    let batch: Vec<_> = (0..9000).map(edit).collect();
+    scratch.store.commit_batch(&batch).into_iter().for_each(|outcome| {
+        outcome.unwrap();
+    });
+    scratch.store.commit(&edit(9000)).unwrap();
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !what() {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+// Breaks: a thread that panics and stays busy (no compaction ever again, and nobody is told).
+#[test]
+fn a_compaction_that_panics_is_told_and_the_next_one_runs() {
+    let scratch = Scratch::new();
+    let mut panics = true;
+    scratch.faults.hook.set(move |what, path| {
+        let seals = what == "create" && path.to_string_lossy().ends_with(".parquet.tmp");
+        if seals && std::mem::take(&mut panics) {
+            panic!("injected");
+        }
+    });
+    commit_until_due(&scratch);
+    let totals = || scratch.store.maintenance().totals();
+    wait_until(|| totals().failure.is_some());
+    assert!(totals().failure.unwrap().contains("panicked"));
+    commit_until_due(&scratch);
+    wait_until(|| totals().compactions > 0);
+    assert_eq!(totals().failure, None);
+    assert_eq!(moves(&scratch).len(), 2 * 9001);
+}
+
+// Breaks: waiting for the compaction and not for the thread, which has the log open.
+#[test]
+fn a_dropped_store_is_closed_also_while_it_compacts() {
+    let mut scratch = Scratch::new();
+    for round in 0..3 {
+        scratch.faults.hook.set(|what, _| {
+            if what == "sync" && std::thread::current().name() == Some("refstone-compact") {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+            }
+        });
+        commit_until_due(&scratch);
+        scratch.drop_for(|dir| drop(RefStore::open(dir).unwrap()));
+        assert_eq!(moves(&scratch).len(), (round + 1) * 9001);
+    }
+}
+
+// Breaks: merging whatever there is space for (the transactions that come meanwhile are refused).
+#[test]
+fn without_space_transactions_are_sealed_and_files_are_not_merged() {
+    let scratch = Scratch::new();
+    scratch.faults.free.store((64 << 20) + 1000, Ordering::Relaxed);
+    for round in 0..6 {
+        fill(&scratch, round * 5, round * 5 + 5);
+        let done = compact(&scratch);
+        assert!(done.sealed > 0 && done.merged == 0, "{done:?}");
+    }
+    let all = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+    let error = scratch.store.compact(all, &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("are free on this file system"), "{error}");
+    assert_eq!(names(&scratch.dir().join("history")).len(), 6);
+    scratch.faults.free.store(1 << 30, Ordering::Relaxed);
+    assert_eq!(compact(&scratch).merged, 6);
 }
