@@ -103,7 +103,7 @@ pub(crate) fn sync(sync: impl Fn() -> io::Result<()>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The lane runs what the document names, so what is missing there is never proven.
+    /// The proofs run what the document names, so what is missing there is never proven.
     #[test]
     fn every_sabotage_has_a_red_proof() {
         let document = include_str!("../../../docs/durability.md");

@@ -41,7 +41,7 @@ pub(crate) fn all<T: Sync>(
 }
 
 fn died() -> Result<(), String> {
-    Err("a thread of the lane died".to_owned())
+    Err("a thread of the proofs died".to_owned())
 }
 
 pub(crate) fn test(built: &Built, test: &str, sabotage: Option<&str>) -> Result<Outcome, String> {
