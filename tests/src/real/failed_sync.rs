@@ -100,9 +100,16 @@ impl FailedSyncs {
 
     fn fail_on(&mut self, disk: &mut FullDisk) -> Verdict {
         let ledger = self.write_until_it_fails(disk)?;
+        let live = Task::log_dir(&disk.root()).join("refs.arrow");
+        if !live.exists() {
+            // The disk was too full for a log to be created, which nobody was told it was.
+            return match ledger.acknowledged {
+                0 => Ok(()),
+                _ => Err("transactions were acknowledged, and there is no log".to_owned()),
+            };
+        }
         let mapped = self.rng.chance(500);
         if mapped {
-            let live = Task::log_dir(&disk.root()).join("refs.arrow");
             disk.cutter.map(&live).map_err(told)?;
         }
         // Readers see what is durable, also out of a cache that knows better.
