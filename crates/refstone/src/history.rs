@@ -108,6 +108,7 @@ pub fn history_with(
         sealed: VecDeque::new(),
         live: None,
         read: VecDeque::new(),
+        begun: Vec::new(),
         failed: false,
     };
     history.reopen()?;
@@ -128,8 +129,10 @@ pub struct History {
     /// What is still to be read of history files.
     sealed: VecDeque<Rows>,
     live: Option<LogReader>,
-    /// Moves read, not given out yet.
+    /// Moves read, not given out yet: of whole transactions.
     read: VecDeque<RefMove>,
+    /// Moves of a transaction that may go on in the next rows.
+    begun: Vec<RefMove>,
     failed: bool,
 }
 
@@ -144,6 +147,7 @@ impl Iterator for History {
                 Err(error) => {
                     // A transaction is told whole or not at all.
                     self.read.clear();
+                    self.begun.clear();
                     self.failed = true;
                     return Some(Err(error));
                 }
@@ -154,25 +158,41 @@ impl Iterator for History {
 }
 
 impl History {
-    /// The newest transaction that was read, whether it had moves that were asked for or not.
+    /// The newest transaction that is dealt with: all its moves that were asked for have been given
+    /// out. A follower that goes on [after](history_after) it misses none and gets none again.
     #[must_use]
     pub fn seq(&self) -> Seq {
-        self.after
+        match self.read.front() {
+            Some(next) => Seq::new(next.seq.get().saturating_sub(1)),
+            None => self.after,
+        }
     }
 
     /// Reads the next moves; says whether there was anything to read.
     fn read_more(&mut self) -> Result<bool, OpenError> {
         if let Some(rows) = self.sealed.front_mut() {
             match rows.next_chunk(Order::OldestFirst)? {
-                Some(moves) => self.read.extend(moves),
+                Some(moves) => self.take(moves),
                 None => {
                     self.after = self.after.max(rows.last);
+                    self.read.extend(self.begun.drain(..));
                     self.sealed.pop_front();
                 }
             }
             return Ok(true);
         }
         self.read_transaction()
+    }
+
+    /// Gives out all but the last transaction: its other moves may be in the rows that follow.
+    fn take(&mut self, moves: Vec<RefMove>) {
+        self.begun.extend(moves);
+        let Some(last) = self.begun.last().map(|moved| moved.seq) else { return };
+        let whole = self.begun.partition_point(|moved| moved.seq < last);
+        if whole > 0 {
+            self.after = self.after.max(self.begun[whole - 1].seq);
+            self.read.extend(self.begun.drain(..whole));
+        }
     }
 
     fn read_transaction(&mut self) -> Result<bool, OpenError> {

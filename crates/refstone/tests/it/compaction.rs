@@ -574,3 +574,32 @@ fn without_space_transactions_are_sealed_and_files_are_not_merged() {
     scratch.faults.free.store(1 << 30, Ordering::Relaxed);
     assert_eq!(compact(&scratch).merged, 6);
 }
+
+// Breaks: calling a transaction dealt with as soon as its rows were read, or only when its whole file
+// was; a transaction that is split where one reading of rows ends.
+#[test]
+fn a_follower_of_history_knows_what_it_has_dealt_with() {
+    let scratch = Scratch::new();
+    let many = |number: u32| {
+        let mut edits = Vec::new();
+        for name in 0..700_u32 {
+            let mut id = [1; 20];
+            id[..4].copy_from_slice(&(number * 1000 + name).to_be_bytes());
+            let id = refstone::ObjectId::from_bytes(&id).unwrap();
+            edits.push(Edit::set(head(&format!("n{name}")), id));
+        }
+        tx(edits)
+    };
+    for number in 1..=8 {
+        scratch.store.commit(&many(number)).unwrap();
+    }
+    compact(&scratch);
+    let mut follower = history(&scratch.dir(), None).unwrap();
+    let mut given = 0_u64;
+    while let Some(moved) = follower.next() {
+        assert_eq!(moved.unwrap().seq.get(), given / 700 + 1);
+        given += 1;
+        assert_eq!(follower.seq().get(), given / 700, "after {given} moves");
+    }
+    assert_eq!(given, 8 * 700);
+}
