@@ -168,8 +168,8 @@ fn hint_of(kind: ErrorKind) -> Option<&'static str> {
              `refs`, `log`, `tail`, `stat` and `verify` read beside it",
         ),
         ErrorKind::Corrupt => Some(
-            "`refstone verify` tells how far the log is sound, if it tells of anything; \
-             `refstone repair --dry-run` what can be saved without a backup",
+            "`refstone verify` tells what is sound. A damaged history file is restored from a backup; \
+             of a damaged live log `refstone repair --dry-run` tells what can be saved without one",
         ),
         ErrorKind::LowSpace => {
             Some("what was acknowledged before stands; this was not made, and may be tried again")
@@ -218,6 +218,7 @@ impl From<ExchangeError> for Failure {
             ExchangeError::Interrupted => {
                 Failure::environment("interrupted; nothing was made, and it can be run again")
             }
+            ExchangeError::Stream(_) | ExchangeError::Row { .. } => Failure::usage(text),
             _ => Failure::of_kind(error.kind(), text),
         }
     }

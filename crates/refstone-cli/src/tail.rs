@@ -1,14 +1,14 @@
 //! `refstone tail`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use refstone::{History, OpenError, RefMove, Seq, history_after};
+use refstone::{History, OpenError, RefMove, Seq, history_after, read_view};
 use serde::Serialize;
 
-use crate::exit::{CODES, Failure};
+use crate::exit::{CODES, Failure, note};
 use crate::interrupt::Interrupt;
 use crate::moves::{self, JsonMove};
 use crate::output::Output;
@@ -64,6 +64,7 @@ impl Tail {
         let reference = self.reference.as_ref().map(repo::full_name).transpose()?;
         let interrupt = Interrupt::watch()?;
         repo::settle(&dir)?;
+        self.note_if_ahead(&dir)?;
         let moves = history_after(&dir, Seq::new(self.after), reference.as_ref())?;
         let mut output = Output::new();
         let mut transactions = Transactions { moves, begun: Vec::new(), failed: None };
@@ -77,6 +78,22 @@ impl Tail {
             }
             output.wait(POLL)?;
         }
+    }
+
+    /// A log that was restored from a backup may be behind its followers.
+    fn note_if_ahead(&self, dir: &Path) -> Result<(), Failure> {
+        if self.after == 0 {
+            return Ok(());
+        }
+        let newest = read_view(dir)?.seq();
+        if Seq::new(self.after) > newest {
+            note(&format!(
+                "transaction {} is not there yet, the newest is {newest}: if this was restored from \
+                 a backup, transactions up to {} are passed over",
+                self.after, self.after
+            ));
+        }
+        Ok(())
     }
 
     /// Prints what there is by now.

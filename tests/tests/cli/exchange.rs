@@ -72,7 +72,10 @@ fn a_source_that_is_none_makes_nothing() {
     let file = empty.path().join("moves");
     fs::write(&file, "no stream").unwrap();
     let run = import(&file, &repo, &[]);
-    run.failed(1, "no stream of moves");
+    run.failed(2, "no stream of moves");
+    fs::write(&file, b"ARROW1\0\0").unwrap();
+    let run = import(&file, &repo, &[]);
+    run.failed(2, "it is an Arrow IPC file; write a stream");
     assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
     import(&empty.path().join("absent"), &repo, &[]).failed(3, "cannot open it");
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);

@@ -103,6 +103,15 @@ fn a_transaction_is_one_object_and_starts_where_one_left_off() {
     assert_eq!(seqs(&repo, &["--after", "1"]), [2]);
     assert_eq!(seqs(&repo, &["--after", "2"]), [0; 0]);
     assert_eq!(seqs(&repo, &["refs/heads/a"]), [1]);
+    // A log restored from a backup may be behind its followers.
+    let ahead = repo.run("tail", &["--after", "9"]);
+    assert!(ahead.done().is_empty());
+    assert!(
+        ahead.stderr.contains("transaction 9 is not there yet, the newest is 2"),
+        "{}",
+        ahead.stderr
+    );
+    assert!(repo.run("tail", &["--after", "2"]).stderr.is_empty());
 }
 
 // Breaks: telling what was read at a time for a transaction.

@@ -1,7 +1,7 @@
 //! Moves that others wrote, from an Arrow IPC stream.
 
 use std::any::Any;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -40,6 +40,11 @@ pub fn import_moves(
     format: ObjectFormat,
     mut tell: Tell<'_>,
 ) -> Result<Imported, ExchangeError> {
+    let mut stream = BufReader::new(stream);
+    if stream.fill_buf().is_ok_and(|start| start.starts_with(b"ARROW1")) {
+        let problem = "it is an Arrow IPC file; write a stream (pyarrow: `ipc.new_stream`)";
+        return Err(ExchangeError::Stream(problem.to_owned()));
+    }
     // arrow-rs checks what it reads, and panics on some of what is no stream.
     let mut reader = guarded(|| StreamReader::try_new(stream, None))?;
     check_schema(&reader.schema())?;
