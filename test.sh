@@ -19,17 +19,18 @@ cargo build --workspace
 step "tests"
 cargo test --workspace
 
-step "interleavings"
-cargo test -p refstone-tests --features shuttle --test models
-
-step "red proofs"
-cargo run -p refstone-tests --bin red_proofs
-
 step "outside readers"
 venv=target/venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --requirement python-interop/requirements.txt
 REFSTONE_BIN="$PWD/target/debug/refstone" "$venv/bin/python" -m pytest -q python-interop
+
+# From here on programs are built that are not the product.
+step "interleavings"
+cargo test -p refstone-tests --features shuttle --test models
+
+step "red proofs"
+cargo run -p refstone-tests --bin red_proofs
 
 step "benches, in small"
 mkdir -p bench/target
