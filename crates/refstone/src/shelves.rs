@@ -106,26 +106,16 @@ impl Shelves {
     pub(crate) fn open_history(&self, range: SeqRange) -> Result<HistoryFile, ReadError> {
         let path = self.history.path(range);
         let file = HistoryFile::open(&*self.env, &path)?;
-        let identity = file.identity();
-        self.check(
-            &path,
-            range,
-            identity.log_id,
-            SeqRange { first: identity.first, last: identity.last },
-        )?;
+        let sealed::Identity { log_id, first, last, .. } = *file.identity();
+        self.check(&path, range, log_id, SeqRange { first, last })?;
         Ok(file)
     }
 
     pub(crate) fn open_table(&self, range: SeqRange) -> Result<Table, ReadError> {
         let path = self.tables.path(range);
         let table = Table::open(&*self.env, &path)?;
-        let identity = table.identity();
-        self.check(
-            &path,
-            range,
-            identity.log_id,
-            SeqRange { first: identity.first, last: identity.last },
-        )?;
+        let table::Identity { log_id, first, last, .. } = *table.identity();
+        self.check(&path, range, log_id, SeqRange { first, last })?;
         Ok(table)
     }
 

@@ -2,21 +2,27 @@
 //!
 //! Were one of these to fail, the lab would be blind to that fault in the log itself.
 
-use refstone_tests::sim::{Effort, Lab, Sabotage};
+use refstone_tests::sim::{Effort, Lab, Sabotage, Violation};
 
 /// Runs the lab until it finds a violation with this symptom.
 fn finds(sabotage: Sabotage, symptom: &str) {
     let mut lab = Lab::new(Effort::QUICK, sabotage);
-    for seed in 1..=200 {
+    found(symptom, |seed| {
         lab.run(seed);
-        if lab.report.violations.iter().any(|violation| violation.what.contains(symptom)) {
+        lab.report.violations.clone()
+    });
+}
+
+/// Runs seed after seed until a violation has this symptom; `run` gives all violations so far.
+pub(crate) fn found(symptom: &str, mut run: impl FnMut(u64) -> Vec<Violation>) {
+    let mut violations = Vec::new();
+    for seed in 1..=200 {
+        violations = run(seed);
+        if violations.iter().any(|violation| violation.what.contains(symptom)) {
             return;
         }
     }
-    for violation in &lab.report.violations {
-        eprintln!("seed {}: {}", violation.seed, violation.what);
-    }
-    panic!("{sabotage:?} never showed as `{symptom}`: {}", lab.report);
+    panic!("it never showed as `{symptom}`: {violations:#?}");
 }
 
 #[test]

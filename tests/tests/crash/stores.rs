@@ -21,19 +21,13 @@ fn crashes_of_compactions_lose_nothing_and_invent_nothing() {
     assert!(lab.report.sealed > 10 && lab.report.merged > 10, "{}", lab.report);
 }
 
-/// Runs the lab until it finds a violation with this symptom.
+/// Runs the lab of stores until it finds a violation with this symptom.
 fn finds(sabotage: Sabotage, symptom: &str) {
     let mut lab = StoreLab::sabotaged(sabotage);
-    for seed in 1..=200 {
+    crate::sabotage::found(symptom, |seed| {
         lab.run(seed);
-        if lab.report.violations.iter().any(|violation| violation.what.contains(symptom)) {
-            return;
-        }
-    }
-    for violation in &lab.report.violations {
-        eprintln!("seed {}: {}", violation.seed, violation.what);
-    }
-    panic!("{sabotage:?} never showed as `{symptom}`: {}", lab.report);
+        lab.report.violations.clone()
+    });
 }
 
 #[test]

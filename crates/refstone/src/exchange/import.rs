@@ -317,6 +317,11 @@ impl Env for Clock {
         OsEnv.lock(path)
     }
 
+    /// An import leaves as much of the disk free as any other writer.
+    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        OsEnv.free_space(path)
+    }
+
     fn now(&self) -> Timestamp {
         let set = self.at_us.load(Ordering::Relaxed);
         Timestamp::from_micros(set.min(OsEnv.now().as_micros()))

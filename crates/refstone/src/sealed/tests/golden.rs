@@ -101,7 +101,7 @@ fn corpus() -> Vec<RefMove> {
 }
 
 #[test]
-#[ignore = "writes the files that the outside readers' tests read"]
+#[ignore = "no test but a tool: test_history.py runs it to have files that it then reads"]
 fn write_corpus() {
     let dir = PathBuf::from(std::env::var_os(CORPUS).expect("a directory"));
     let moves = corpus();

@@ -75,7 +75,7 @@ fn all_of(rows: usize) {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "prints figures for people and asserts no time; run it in release, with --nocapture"]
 fn measure_files() {
     for rows in [10_000, 100_000, 1_000_000] {
         all_of(rows);
@@ -83,7 +83,7 @@ fn measure_files() {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "prints figures for people and asserts no time; run it in release, with --nocapture"]
 fn measure_merge() {
     let dir = tempfile::tempdir_in(".").unwrap();
     let mut pushes = Pushes::new(1, 4083);
@@ -99,7 +99,7 @@ fn measure_merge() {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "prints figures for people and asserts no time; run it in release, with --nocapture"]
 fn measure_push() {
     let dir = tempfile::tempdir_in(".").unwrap();
     let moves: Vec<_> = Pushes::new(1, 4083).take(4000).collect();

@@ -240,7 +240,7 @@ fn a_measurement_of_few_refs_runs() {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "prints figures for people and asserts no time; run it in release, with --nocapture"]
 fn tables_are_fast() {
     measure(1_000_000, 4_000_000);
 }
