@@ -38,7 +38,10 @@ pub(crate) use error::SealedError;
 pub(crate) use file::HistoryFile;
 pub(crate) use identity::Identity;
 pub(crate) use merge::merge;
-pub(crate) use write::HistoryWriter;
+pub(crate) use rows::StoredRow;
+#[cfg(test)]
+pub(crate) use write::BATCH_ROWS;
+pub(crate) use write::{Batch, HistoryWriter};
 
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ use crate::new_file::NewFile;
 use crate::oid::ObjectId;
 
 /// Rows that are gathered before the encoder sees them.
-const BATCH_ROWS: usize = 4096;
+pub(crate) const BATCH_ROWS: usize = 4096;
 
 /// The same in bytes of text, of which rows may have much.
 const BATCH_TEXT: usize = 8 << 20;
@@ -276,7 +276,7 @@ impl Write for Sink<'_> {
 
 /// Rows gathered column by column.
 #[derive(Debug)]
-struct Batch {
+pub(crate) struct Batch {
     schema: SchemaRef,
     seq: UInt64Builder,
     at: TimestampMicrosecondBuilder,
@@ -292,6 +292,15 @@ struct Batch {
 }
 
 impl Batch {
+    /// For rows with the columns of the live log.
+    pub(crate) fn of_moves(objects: ObjectFormat) -> Batch {
+        Batch::new(columns::schema(objects, Form::Full), objects)
+    }
+
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
     fn new(schema: SchemaRef, objects: ObjectFormat) -> Batch {
         let text = || StringBuilder::with_capacity(BATCH_ROWS, 16 * BATCH_ROWS);
         let oids =
@@ -313,7 +322,11 @@ impl Batch {
     }
 
     /// Appends a row; its old object id is left out if it is `back` rows above.
-    fn push(&mut self, row: &StoredRow<'_>, back: Option<u32>) -> Result<(), ArrowError> {
+    pub(crate) fn push(
+        &mut self,
+        row: &StoredRow<'_>,
+        back: Option<u32>,
+    ) -> Result<(), ArrowError> {
         append(&mut self.old_oid, row.old_oid.filter(|_| back.is_none()))?;
         append(&mut self.new_oid, row.new_oid)?;
         self.seq.append_value(row.seq.get());
@@ -329,12 +342,12 @@ impl Batch {
         Ok(())
     }
 
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.rows >= BATCH_ROWS || self.text >= BATCH_TEXT
     }
 
     /// The rows so far, and how many bytes of text they have.
-    fn take(&mut self) -> Result<(RecordBatch, usize), ArrowError> {
+    pub(crate) fn take(&mut self) -> Result<(RecordBatch, usize), ArrowError> {
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(self.seq.finish()),
             Arc::new(self.at.finish()),
