@@ -8,7 +8,7 @@
 //! duplicate shares the kernel's error cursor: were there a second syncer, it could swallow the
 //! error that the first one had to see. After one failed sync the gate is poisoned for good.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use crate::env::EnvFile;
 use crate::error::CommitError;
 use crate::gather::{Gather, Gathering};
-use crate::park::Parker;
 use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
+use crate::sleepers::{Beds, Covered, Place, Sleepers, Woken};
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering};
 
 /// The work of one leader.
@@ -71,13 +71,6 @@ struct Rollback {
     cause: Arc<str>,
 }
 
-/// A thread that sleeps until its ticket has a fate, or until it is to lead.
-#[derive(Debug)]
-struct Waiter {
-    ticket: Ticket,
-    parker: Arc<Parker>,
-}
-
 /// A task that is polled again when its ticket has a fate. It never leads: a task may be dropped
 /// or left unpolled at any moment, and everybody would wait for it.
 #[derive(Debug)]
@@ -91,8 +84,7 @@ struct State {
     leading: bool,
     /// Threads that want the leadership without a round; they go before the next leader.
     holders: usize,
-    /// In the order in which they came.
-    waiters: VecDeque<Waiter>,
+    sleepers: Sleepers,
     /// By number, so in the order in which they came.
     tasks: BTreeMap<u64, Task>,
     /// The number of the last task.
@@ -112,6 +104,10 @@ struct State {
 pub struct SyncGate {
     file: Mutex<Box<dyn EnvFile>>,
     state: Mutex<State>,
+    beds: Beds,
+    /// The last sequence that the round under way has taken; `u64::MAX` while it takes all that is
+    /// staged.
+    taken: AtomicU64,
     /// Signalled for holders when nobody leads.
     idle: Condvar,
     /// What waiters wait for: the boundary that the log's mode names.
@@ -131,6 +127,8 @@ impl SyncGate {
         SyncGate {
             file: Mutex::new(file),
             state: Mutex::default(),
+            beds: Beds::default(),
+            taken: AtomicU64::new(u64::MAX),
             idle: Condvar::new(),
             acknowledged: AtomicU64::new(durable.get()),
             durable: AtomicU64::new(durable.get()),
@@ -212,9 +210,10 @@ impl SyncGate {
     pub(crate) fn stop(&self, cause: &str, attempted: Seq) {
         let mut state = self.state.lock();
         let _first_cause_stays = self.poison.set(Poison { attempted, cause: cause.into() });
-        let (released, tasks) = self.release(&mut state);
+        let woken = state.sleepers.end_all();
+        let tasks = self.decided_tasks(&mut state);
         drop(state);
-        released.iter().for_each(|waiter| waiter.parker.wake());
+        woken.wake(&self.beds);
         wake_tasks(tasks);
     }
 
@@ -228,6 +227,11 @@ impl SyncGate {
 
     pub(crate) fn note_written(&self, seq: Seq) {
         self.written.store(seq.get(), Ordering::Release);
+    }
+
+    /// Notes what the round under way has taken. Only the leader calls this.
+    pub(crate) fn note_taken(&self, seq: Seq) {
+        self.taken.store(seq.get(), Ordering::Release);
     }
 
     /// Goes on with another file. Only who has the leadership calls this.
@@ -250,7 +254,7 @@ impl SyncGate {
 
     /// Returns once the ticket's sequence is acknowledged, leading rounds as long as nobody else does.
     pub(crate) fn barrier(&self, ticket: Ticket, round: &dyn Round) -> Result<(), CommitError> {
-        let mut parker: Option<Arc<Parker>> = None;
+        let mut place: Option<Place> = None;
         loop {
             if self.is_acknowledged(ticket) {
                 return Ok(());
@@ -259,20 +263,28 @@ impl SyncGate {
             if let Some(fate) = self.fate(ticket, &state) {
                 return fate;
             }
+            if let Some(place) = place.take() {
+                state.sleepers.leave(&place);
+            }
             if !state.leading && state.holders == 0 {
                 state.leading = true;
                 drop(state);
                 self.lead(round);
                 continue;
             }
-            if let Some(parker) = &parker {
-                // A late wake-up may have come for nothing: then the thread is still in the queue.
-                state.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.parker, parker));
-            }
-            let parker = parker.get_or_insert_with(Parker::of_this_thread);
-            state.waiters.push_back(Waiter { ticket, parker: parker.clone() });
+            let covered = self.covered(ticket);
+            let place = place.insert(state.sleepers.enter(&self.beds, covered));
             drop(state);
-            parker.park();
+            self.beds.sleep(place);
+        }
+    }
+
+    /// Which round covers a ticket: the one under way, unless it has taken its group before. Who asks
+    /// while it takes its group may hear of this one by mistake, and is then woken for nothing.
+    fn covered(&self, ticket: Ticket) -> Covered {
+        match ticket.seq.get() <= self.taken.load(Ordering::Acquire) {
+            true => Covered::ByThisRound,
+            false => Covered::ByTheNext,
         }
     }
 
@@ -391,8 +403,25 @@ impl SyncGate {
     /// Records the outcome, wakes all whose fate it decides, and hands over the leadership.
     fn finish(&self, outcome: Outcome, staged: usize) {
         let mut state = self.state.lock();
+        let woken = self.record(outcome, &mut state);
+        let tasks = self.decided_tasks(&mut state);
+        let sync = Duration::from_nanos(self.last_sync_nanos.load(Ordering::Relaxed));
+        // The leader itself is released too.
+        state.gather.end_round(woken.threads + tasks.len() + 1, staged, sync, Instant::now());
+        let woken = woken.with_heir(self.hand_over(&mut state));
+        drop(state);
+        woken.wake(&self.beds);
+        wake_tasks(tasks);
+    }
+
+    /// Notes an outcome, and says which threads it concerns: all those behind the round too, if it
+    /// failed.
+    fn record(&self, outcome: Outcome, state: &mut State) -> Woken {
         match outcome {
-            Outcome::Acknowledged(seq) => self.note_acknowledged(seq),
+            Outcome::Acknowledged(seq) => {
+                self.note_acknowledged(seq);
+                return state.sleepers.end_round();
+            }
             Outcome::RolledBack { to, cause } => {
                 state.withdrawn = Some(cause.clone());
                 state.rollbacks.push(Rollback { to, cause });
@@ -402,43 +431,32 @@ impl SyncGate {
                 let _first_cause_stays = self.poison.set(Poison { attempted, cause });
             }
         }
-        let (released, tasks) = self.release(&mut state);
-        let sync = Duration::from_nanos(self.last_sync_nanos.load(Ordering::Relaxed));
-        // The leader itself is released too.
-        state.gather.end_round(released.len() + tasks.len() + 1, staged, sync, Instant::now());
-        let heir = self.hand_over(&mut state);
-        drop(state);
-        // The heir first: its write and sync go on while the others are woken.
-        for waiter in heir.iter().chain(&released) {
-            waiter.parker.wake();
-        }
-        wake_tasks(tasks);
+        state.sleepers.end_all()
     }
 
-    /// Takes those whose fate is decided, in the order in which they came.
-    fn release(&self, state: &mut State) -> (Vec<Waiter>, Vec<Task>) {
-        let waiters = std::mem::take(&mut state.waiters);
+    /// Takes the tasks whose fate is decided, in the order in which they came.
+    fn decided_tasks(&self, state: &mut State) -> Vec<Task> {
         let tasks = std::mem::take(&mut state.tasks);
-        let decided = |ticket| self.fate(ticket, state).is_some();
-        let (released, waiters) = waiters.into_iter().partition(|w| decided(w.ticket));
-        let (polled, tasks) =
-            tasks.into_iter().partition::<BTreeMap<_, _>, _>(|(_, t)| decided(t.ticket));
-        state.waiters = waiters;
-        state.tasks = tasks;
+        let decided = |task: &Task| self.fate(task.ticket, state).is_some();
+        let (decided, open) = tasks.into_iter().partition::<BTreeMap<_, _>, _>(|(_, t)| decided(t));
+        state.tasks = open;
         if sabotage::is(Sabotage::LoseWakeUp) {
-            return (Vec::new(), Vec::new());
+            return Vec::new();
         }
-        (released.into(), polled.into_values().collect())
+        decided.into_values().collect()
     }
 
-    /// Ends a leadership: a holder goes first, else the first waiter, who is returned to be woken.
-    fn hand_over(&self, state: &mut State) -> Option<Waiter> {
+    /// Ends a leadership: a holder goes first, else a thread that sleeps for the next round, which
+    /// is then to be woken.
+    fn hand_over(&self, state: &mut State) -> Option<u64> {
         state.leading = false;
+        // Under the lock: who comes now sleeps for a round that has yet to take its group.
+        self.taken.store(u64::MAX, Ordering::Release);
         if state.holders > 0 {
             self.idle.notify_one();
             return None;
         }
-        state.waiters.pop_front()
+        state.sleepers.heir()
     }
 
     /// Ends a generation. Called under the writer mutex, before a sequence is given out again.
@@ -530,6 +548,6 @@ pub struct Hold<'a> {
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         let heir = self.gate.hand_over(&mut self.gate.state.lock());
-        heir.iter().for_each(|waiter| waiter.parker.wake());
+        Woken::default().with_heir(heir).wake(&self.gate.beds);
     }
 }

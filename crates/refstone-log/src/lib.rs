@@ -19,7 +19,6 @@ mod gather;
 mod kind;
 mod log;
 mod os_env;
-mod park;
 #[cfg_attr(feature = "shuttle", path = "shuttle/pool.rs")]
 mod pool;
 mod private_env;
@@ -32,6 +31,7 @@ mod round;
 mod sabotage;
 mod secret_log;
 mod seq;
+mod sleepers;
 mod space;
 #[cfg_attr(feature = "shuttle", path = "shuttle/sync.rs")]
 mod sync;

@@ -23,7 +23,7 @@ use crate::round::Leader;
 use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
 use crate::space::{Floor, MinFree};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::writer::Writer;
 
 /// Told of the log's progress by the leader of each round.
@@ -125,6 +125,8 @@ pub(crate) struct Inner {
     pub(crate) word: [u8; WORD_LEN],
     pub(crate) dir: PathBuf,
     pub(crate) writer: Mutex<Writer>,
+    /// Signalled when what a leader waits for is staged.
+    pub(crate) gathered: Condvar,
     pub(crate) gate: SyncGate,
     pub(crate) leader: Mutex<Leader>,
     pub(crate) observer: Arc<dyn Observer>,
@@ -401,6 +403,7 @@ impl Inner {
             word: layout.word(),
             dir: dir.to_owned(),
             writer: Mutex::new(Writer::new(layout, tail, file.clone(), extent, floor)),
+            gathered: Condvar::new(),
             gate: SyncGate::new(duplicate, tail.seq),
             leader: Mutex::new(Leader {
                 tail,
@@ -533,6 +536,9 @@ impl Stage<'_> {
         let inner = &self.log.inner;
         let now = inner.env.now();
         let seq = self.writer.stage(rows, now, inner.gate.durable_seq())?;
+        if self.writer.has_awaited() == Some(true) {
+            inner.gathered.notify_one();
+        }
         Ok(self.commit(seq))
     }
 

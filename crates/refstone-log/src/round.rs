@@ -9,7 +9,6 @@ use crate::env::EnvFile;
 use crate::frame::{EOS, PREFIX_LEN, WORD_LEN};
 use crate::gate::{Outcome, Round};
 use crate::log::{Inner, Mode};
-use crate::park::Parker;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::Ordering;
 use crate::walk::Tail;
@@ -41,6 +40,7 @@ impl Round for Inner {
         let Some(group) = self.writer.lock().take_group(spare) else {
             return Outcome::Acknowledged(leader.tail.seq);
         };
+        self.gate.note_taken(group.end.seq);
         if let Err(error) = leader.write(&group) {
             return self.undo(&mut leader, &group, &error);
         }
@@ -61,16 +61,14 @@ impl Round for Inner {
     }
 
     fn wait_staged(&self, wanted: usize, deadline: Instant) {
-        let parker = Parker::of_this_thread();
-        {
-            let mut writer = self.writer.lock();
-            if writer.staged >= wanted {
-                return;
+        let mut writer = self.writer.lock();
+        writer.awaited = wanted;
+        while writer.has_awaited() == Some(false) {
+            if self.gathered.wait_until(&mut writer, deadline).timed_out() {
+                break;
             }
-            writer.alarm = Some((wanted, parker.clone()));
         }
-        parker.park_until(deadline);
-        self.writer.lock().alarm = None;
+        writer.awaited = 0;
     }
 }
 

@@ -10,7 +10,6 @@ use crate::error::AppendError;
 use crate::frame::encode::FrameHead;
 use crate::frame::{EOS, Layout, PREFIX_LEN};
 use crate::kind::Rows;
-use crate::park::Parker;
 use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
 use crate::space::Floor;
@@ -42,8 +41,8 @@ pub(crate) struct Writer {
     pub(crate) closed: bool,
     /// Transactions staged since the last group was taken.
     pub(crate) staged: usize,
-    /// The leader that waits until so many are staged.
-    pub(crate) alarm: Option<(usize, Arc<Parker>)>,
+    /// A leader waits until so many are staged; 0 if none waits.
+    pub(crate) awaited: usize,
 }
 
 impl Writer {
@@ -63,7 +62,7 @@ impl Writer {
             floor,
             closed: false,
             staged: 0,
-            alarm: None,
+            awaited: 0,
         }
     }
 
@@ -99,18 +98,12 @@ impl Writer {
         }
         self.tail = Tail { offset, seq: head.seq, crc, at: head.at };
         self.staged += 1;
-        self.ring();
         Ok(head.seq)
     }
 
-    /// Wakes the leader that waits, once it need not wait for more.
-    fn ring(&mut self) {
-        if let Some((wanted, parker)) = &self.alarm
-            && (self.staged >= *wanted || self.is_full())
-        {
-            parker.wake();
-            self.alarm = None;
-        }
+    /// Whether what a leader waits for is there; `None` if none waits.
+    pub(crate) fn has_awaited(&self) -> Option<bool> {
+        (self.awaited > 0).then(|| self.staged >= self.awaited || self.is_full())
     }
 
     /// Refuses to take more of the file system than may be taken.

@@ -15,7 +15,6 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync as model;
 
 pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
-pub(crate) use shuttle::thread_local;
 
 /// As parking_lot's: a panic does not poison it.
 #[derive(Default)]
@@ -97,5 +96,40 @@ impl Condvar {
 
     pub(crate) fn notify_one(&self) {
         self.0.notify_one();
+    }
+
+    fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// As the kernel's futex: who is woken need not find the word changed, and who finds it changed
+/// does not sleep.
+#[derive(Debug, Default)]
+pub(crate) struct WaitWord {
+    value: Mutex<u32>,
+    woken: Condvar,
+}
+
+impl WaitWord {
+    pub(crate) fn value(&self) -> u32 {
+        *self.value.lock()
+    }
+
+    pub(crate) fn wait(&self, seen: u32) {
+        let mut value = self.value.lock();
+        if *value == seen {
+            self.woken.wait(&mut value);
+        }
+    }
+
+    pub(crate) fn wake_one(&self) {
+        *self.value.lock() += 1;
+        self.woken.notify_one();
+    }
+
+    pub(crate) fn wake_all(&self) {
+        *self.value.lock() += 1;
+        self.woken.notify_all();
     }
 }
