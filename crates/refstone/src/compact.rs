@@ -112,6 +112,9 @@ pub enum CompactError {
     /// The log had stopped or was closed.
     #[error(transparent)]
     Commit(#[from] CommitError),
+    /// The store was closed meanwhile.
+    #[error("the compaction was stopped, since the store is being closed")]
+    Stopped,
 }
 
 impl CompactError {
@@ -122,6 +125,7 @@ impl CompactError {
             CompactError::Rewrite(error) => error.kind(),
             CompactError::Files(error) => error.kind(),
             CompactError::Commit(error) => error.kind(),
+            CompactError::Stopped => ErrorKind::Closed,
         }
     }
 }
@@ -181,8 +185,14 @@ impl Compaction<'_> {
         }
         let range = SeqRange { first, last: through };
         let mut seal = Seal { compaction: self, range, table: None };
-        match self_rewrite(&mut seal)? {
-            Some(sealed) if sealed == through => Ok(seal.table),
+        let rewritten = self_rewrite(&mut seal);
+        let table = seal.table;
+        // What it was stopped with says less than that it was.
+        if rewritten.is_err() && (self.stop)() {
+            return Err(CompactError::Stopped);
+        }
+        match rewritten? {
+            Some(sealed) if sealed == through => Ok(table),
             // Both were read from the same log, and what is in the view is durable.
             sealed => Err(RewriteError::Seal(
                 format!("expected the log to give up {through}, it gave up {sealed:?}").into(),
@@ -241,8 +251,10 @@ impl Compaction<'_> {
         (self.progress)(Progress::Merging { files: inputs.len(), rows });
         let env = &*self.shelves.env;
         let path = self.shelves.history.path(range);
-        let history = sealed::merge(env, &path, files, self.options.form);
-        let history = history.map_err(ReadError::from)?;
+        let history = sealed::merge(env, &path, files, self.options.form, self.stop);
+        let Some(history) = history.map_err(ReadError::from)? else {
+            return Err(CompactError::Stopped);
+        };
         self.shelves.sync(&self.shelves.history)?;
         let table = table::merge(env, &self.shelves.tables.path(range), inputs);
         let table = table.map_err(ReadError::from)?;
@@ -354,6 +366,9 @@ impl Seal<'_, '_> {
             last = (frame.crc(), frame.at());
             self.compaction.done.sealed += 1;
             if self.compaction.done.sealed.is_multiple_of(1024) {
+                if (self.compaction.stop)() {
+                    return Err(Box::new(CompactError::Stopped));
+                }
                 (self.compaction.progress)(Progress::Sealing {
                     done: self.compaction.done.sealed,
                     of,

@@ -148,7 +148,8 @@ impl Maintenance {
             return Ok(());
         };
         let anchor = refstone_log::Anchor { seq: last.last, crc: last.last_crc, at: last.last_at };
-        let tables = inner.shelves.rebuild(anchor, Keep::Nothing)?;
+        let stop = || inner.stopping.load(Ordering::Acquire);
+        let tables = inner.shelves.rebuild(anchor, Keep::Nothing, &stop)?;
         inner.state.tables_merged(Arc::new(tables));
         Ok(())
     }
@@ -220,6 +221,7 @@ impl Inner {
     }
 
     fn failed(&self, why: String) {
+            Err(CompactError::Stopped) => {}
         self.totals.lock().failure = Some(why);
         self.put_off();
     }

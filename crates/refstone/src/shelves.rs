@@ -44,13 +44,22 @@ impl Shelves {
     ///
     /// The caller holds the lock of the store.
     pub(crate) fn load_or_rebuild(&self, anchor: Anchor) -> Result<Stack, ReadError> {
-        self.load(anchor).or_else(|_| self.rebuild(anchor, Keep::Sound))
+        self.load(anchor).or_else(|_| self.rebuild(anchor, Keep::Sound, &|| false))
     }
 
-    /// Makes tables from history.
-    pub(crate) fn rebuild(&self, anchor: Anchor, keep: Keep) -> Result<Stack, ReadError> {
+    /// Makes tables from history, unless it is asked to stop between two of them.
+    pub(crate) fn rebuild(
+        &self,
+        anchor: Anchor,
+        keep: Keep,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Stack, ReadError> {
         let mut tables = Vec::new();
         for range in self.units(anchor)? {
+            if stop() {
+                let problem = "the rebuild was stopped, since the store is being closed";
+                return Err(ReadError::because(ErrorKind::Closed, problem.to_owned()));
+            }
             let sound = match keep {
                 Keep::Sound => self.open_table(range).ok(),
                 Keep::Nothing => None,

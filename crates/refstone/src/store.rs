@@ -565,7 +565,7 @@ impl RefStore {
 
     /// Commits what is staged and releases the lock. Later transactions fail as closed.
     ///
-    /// Waits for a compaction that runs.
+    /// A compaction or a rebuild that runs is stopped, and waited for.
     ///
     /// # Errors
     ///

@@ -14,22 +14,26 @@ use super::write::HistoryWriter;
 /// ends, or behind a recorded gap. In bounded memory.
 ///
 /// The file has its name and its content is synced; the caller syncs the directory, and removes
-/// the inputs only after that.
+/// the inputs only after that. `None` if it was asked to stop, now and then; then there is no file.
 pub(crate) fn merge(
     env: &dyn Env,
     path: &Path,
     inputs: &[HistoryFile],
     form: Form,
-) -> Result<HistoryFile, SealedError> {
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<HistoryFile>, SealedError> {
     let identity = join(inputs).map_err(|problem| SealedError::invalid(path, problem))?;
     let mut writer = HistoryWriter::create(env, path, identity.object_format, form)?;
     for input in inputs {
         for rows in input.scan(0..input.rows()) {
+            if stop() {
+                return Ok(None);
+            }
             rows?.iter().try_for_each(|row| writer.push_stored(&row))?;
         }
     }
     writer.finish(&identity)?;
-    HistoryFile::open(env, path)
+    HistoryFile::open(env, path).map(Some)
 }
 
 /// The identity of all of them together.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refstone::{
-    At, CompactOptions, Edit, ErrorKind, HistoryForm, Merge, RefName, RefStore, Seq, history,
-    history_after, history_newest_first, read_view, read_view_at, read_view_with,
+    At, CompactError, CompactOptions, Edit, ErrorKind, HistoryForm, Merge, ObjectId, RefName,
+    RefStore, Seq, history, history_after, history_newest_first, read_view, read_view_at,
+    read_view_with,
 };
 
 use crate::common::{Scratch, env_with, head, listing, oid, tx};
@@ -602,4 +603,33 @@ fn a_follower_of_history_knows_what_it_has_dealt_with() {
         assert_eq!(follower.seq().get(), given / 700, "after {given} moves");
     }
     assert_eq!(given, 8 * 700);
+}
+
+// Breaks: going on to the end; leaving what was begun; counting it as a failure.
+#[test]
+fn a_compaction_ends_early_when_its_store_is_closed() {
+    let mut scratch = Scratch::new();
+    let id = |n: u16| {
+        let [high, low] = n.to_be_bytes();
+        ObjectId::from_bytes(&[[high, low].as_slice(), &[1; 18]].concat()).unwrap()
+    };
+    let many: Vec<_> = (0..8000).map(|n| tx([Edit::set(head("hot"), id(n))])).collect();
+    assert!(scratch.store.commit_batch(&many).iter().all(Result::is_ok));
+    let mut closing = None;
+    let mut told = 0;
+    let ended = scratch.store.compact(CompactOptions::default(), &mut |_| {
+        told += 1;
+        let store = scratch.store.clone();
+        closing.get_or_insert_with(|| std::thread::spawn(move || store.close()));
+        // It closes soon; what is sealed meanwhile is told some times more.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    });
+    assert!(matches!(ended, Err(CompactError::Stopped)), "{ended:?}");
+    assert!(told < 7, "it went on to the end");
+    closing.unwrap().join().unwrap().unwrap();
+    assert_eq!(scratch.store.stats().compactions.failure, None);
+    assert!(names(&scratch.dir().join("history")).is_empty());
+    scratch.reopen_closed();
+    assert_eq!(moves(&scratch).len(), 8000);
+    assert_eq!(compact(&scratch).sealed, 8000);
 }

@@ -93,7 +93,9 @@ fn measure_merge() {
         reset_peak();
         println!("before: {}", memory());
         let path = dir.path().join("merged");
-        let merged = timed("merge", 1_000_000, || merge(&OsEnv, &path, &files, form).unwrap());
+        let merged = timed("merge", 1_000_000, || {
+            merge(&OsEnv, &path, &files, form, &|| false).unwrap().unwrap()
+        });
         println!("{form:?}: {} rows; {}", merged.rows(), memory());
     }
 }
