@@ -39,6 +39,18 @@ impl RefMove {
         self.new_oid.map(Target::Object).or_else(symbolic)
     }
 
+    /// The row that records it.
+    pub(crate) fn as_row(&self) -> RefRow<'_> {
+        RefRow {
+            actor: &self.actor,
+            refname: self.name.as_bytes(),
+            old_oid: self.old_oid.as_ref().map(ObjectId::as_bytes),
+            new_oid: self.new_oid.as_ref().map(ObjectId::as_bytes),
+            symref: self.symref.as_ref().map(RefName::as_bytes),
+            message: self.message.as_ref().map(|message| message.as_slice()),
+        }
+    }
+
     pub(crate) fn from_row(frame: &Frame<'_>, row: usize) -> Result<RefMove, RowProblem> {
         RefMove::new(frame.seq(), frame.at(), frame.ref_row(row))
     }

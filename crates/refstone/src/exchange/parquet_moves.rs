@@ -7,18 +7,16 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use refstone_log::ObjectFormat;
-use refstone_log::text::{Backslash, escape_into};
 
-use crate::name::RefName;
-use crate::oid::ObjectId;
 use crate::row::RefMove;
-use crate::sealed::{Batch, StoredRow};
+use crate::sealed::{Batch, Escaper};
 
 /// Writes moves to a Parquet file (zstd), with the names, types and escapes of the log's columns.
 #[derive(Debug)]
 pub struct ParquetMoves<W: Write + Send> {
     writer: ArrowWriter<W>,
     batch: Batch,
+    escaper: Escaper,
 }
 
 impl<W: Write + Send> ParquetMoves<W> {
@@ -32,7 +30,7 @@ impl<W: Write + Send> ParquetMoves<W> {
         let zstd = Compression::ZSTD(Default::default());
         let properties = WriterProperties::builder().set_compression(zstd).build();
         let writer = ArrowWriter::try_new(out, batch.schema(), Some(properties))?;
-        Ok(ParquetMoves { writer, batch })
+        Ok(ParquetMoves { writer, batch, escaper: Escaper::default() })
     }
 
     /// Adds a move.
@@ -41,19 +39,7 @@ impl<W: Write + Send> ParquetMoves<W> {
     ///
     /// If it cannot be written, or its ids are of another format.
     pub fn push(&mut self, moved: &RefMove) -> Result<(), ParquetError> {
-        let (actor, name) = (free(&moved.actor), readable_name(&moved.name));
-        let symref = moved.symref.as_ref().map(readable_name);
-        let message = moved.message.as_ref().map(|message| free(message));
-        let row = StoredRow {
-            seq: moved.seq,
-            at: moved.at,
-            actor: &actor,
-            refname: &name,
-            old_oid: moved.old_oid.as_ref().map(ObjectId::as_bytes),
-            new_oid: moved.new_oid.as_ref().map(ObjectId::as_bytes),
-            symref: symref.as_deref(),
-            message: message.as_deref(),
-        };
+        let row = self.escaper.stored(moved.seq, moved.at, &moved.as_row())?;
         self.batch.push(&row, None)?;
         if self.batch.is_full() { self.hand_over() } else { Ok(()) }
     }
@@ -74,21 +60,6 @@ impl<W: Write + Send> ParquetMoves<W> {
     }
 }
 
-fn readable_name(name: &RefName) -> String {
-    readable(name.as_bytes(), Backslash::Forbidden)
-}
-
-fn free(raw: &[u8]) -> String {
-    readable(raw, Backslash::Escaped)
-}
-
-/// Text as the log's columns hold it.
-fn readable(raw: &[u8], backslash: Backslash) -> String {
-    let mut out = Vec::with_capacity(raw.len());
-    escape_into(raw, backslash, &mut out);
-    String::from_utf8(out).expect("escaped text is UTF-8")
-}
-
 #[cfg(test)]
 mod tests {
     use arrow_array::RecordBatch;
@@ -99,6 +70,8 @@ mod tests {
     use refstone_log::{Seq, Timestamp};
 
     use super::*;
+    use crate::name::RefName;
+    use crate::oid::ObjectId;
 
     fn moved(seq: u64) -> RefMove {
         RefMove {

@@ -38,7 +38,7 @@ pub(crate) use error::SealedError;
 pub(crate) use file::HistoryFile;
 pub(crate) use identity::Identity;
 pub(crate) use merge::merge;
-pub(crate) use rows::StoredRow;
+pub(crate) use rows::Escaper;
 #[cfg(test)]
 pub(crate) use write::BATCH_ROWS;
 pub(crate) use write::{Batch, HistoryWriter};

@@ -1,6 +1,7 @@
 //! Rows of a history file, decoded.
 
 use std::borrow::Cow;
+use std::str::Utf8Error;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMicrosecondType, UInt32Type, UInt64Type};
@@ -8,7 +9,8 @@ use arrow_array::{
     Array, FixedSizeBinaryArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt32Array,
     UInt64Array,
 };
-use refstone_log::{DecodedRefRow, Seq, Timestamp, text};
+use refstone_log::text::{self, Backslash, escape_into};
+use refstone_log::{DecodedRefRow, RefRow, Seq, Timestamp};
 
 use super::columns::{ACTOR, AT, MESSAGE, NEW_OID, OLD_BACK, OLD_OID, REFNAME, SEQ, SYMREF};
 use crate::error::RowProblem;
@@ -42,6 +44,45 @@ impl<'a> StoredRow<'a> {
             symref: self.symref.map(raw),
             message: self.message.map(raw),
         }
+    }
+}
+
+/// Makes the text of rows readable, as the columns hold it.
+#[derive(Debug, Default)]
+pub(crate) struct Escaper {
+    text: Vec<u8>,
+}
+
+impl Escaper {
+    /// A row as a file keeps it, which borrows the text of this.
+    pub(crate) fn stored<'a>(
+        &'a mut self,
+        seq: Seq,
+        at: Timestamp,
+        row: &RefRow<'a>,
+    ) -> Result<StoredRow<'a>, Utf8Error> {
+        self.text.clear();
+        let columns = [
+            (Some(row.actor), Backslash::Escaped),
+            (Some(row.refname), Backslash::Forbidden),
+            (row.symref, Backslash::Forbidden),
+            (row.message, Backslash::Escaped),
+        ];
+        let [actor, refname, symref, message] = columns.map(|(raw, backslash)| {
+            escape_into(raw.unwrap_or_default(), backslash, &mut self.text);
+            self.text.len()
+        });
+        let text = std::str::from_utf8(&self.text)?;
+        Ok(StoredRow {
+            seq,
+            at,
+            actor: &text[..actor],
+            refname: &text[actor..refname],
+            old_oid: row.old_oid,
+            new_oid: row.new_oid,
+            symref: row.symref.map(|_| &text[refname..symref]),
+            message: row.message.map(|_| &text[symref..message]),
+        })
     }
 }
 

@@ -13,7 +13,6 @@ use arrow_schema::{ArrowError, SchemaRef};
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
-use refstone_log::text::{Backslash, escape_into};
 use refstone_log::{Env, ObjectFormat, RefRow, Seq, Timestamp};
 
 use super::checked::Sums;
@@ -22,7 +21,7 @@ use super::derive::LastMoves;
 use super::error::SealedError;
 use super::footer;
 use super::identity::Identity;
-use super::rows::StoredRow;
+use super::rows::{Escaper, StoredRow};
 use crate::new_file::NewFile;
 use crate::oid::ObjectId;
 
@@ -51,7 +50,7 @@ pub(crate) struct HistoryWriter<'e> {
     rows: u32,
     first: Option<Seq>,
     last: (Seq, Timestamp),
-    scratch: Vec<u8>,
+    escaper: Escaper,
 }
 
 impl<'e> HistoryWriter<'e> {
@@ -76,7 +75,7 @@ impl<'e> HistoryWriter<'e> {
             rows: 0,
             first: None,
             last: (Seq::ZERO, Timestamp::from_micros(i64::MIN)),
-            scratch: Vec::new(),
+            escaper: Escaper::default(),
         })
     }
 
@@ -92,43 +91,14 @@ impl<'e> HistoryWriter<'e> {
         at: Timestamp,
         row: &RefRow<'_>,
     ) -> Result<(), SealedError> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        let mut ends = [0; 4];
-        let text = [
-            (Some(row.actor), Backslash::Escaped),
-            (Some(row.refname), Backslash::Forbidden),
-            (row.symref, Backslash::Forbidden),
-            (row.message, Backslash::Escaped),
-        ];
-        for ((raw, backslash), end) in text.into_iter().zip(&mut ends) {
-            escape_into(raw.unwrap_or_default(), backslash, &mut scratch);
-            *end = scratch.len();
-        }
-        let pushed = self.push_escaped(seq, at, row, &scratch, ends);
-        self.scratch = scratch;
+        let mut escaper = std::mem::take(&mut self.escaper);
+        let stored = escaper.stored(seq, at, row);
+        let pushed = match stored {
+            Ok(stored) => self.push_stored(&stored),
+            Err(error) => Err(self.invalid(error.to_string())),
+        };
+        self.escaper = escaper;
         pushed
-    }
-
-    fn push_escaped(
-        &mut self,
-        seq: Seq,
-        at: Timestamp,
-        row: &RefRow<'_>,
-        escaped: &[u8],
-        [actor, refname, symref, message]: [usize; 4],
-    ) -> Result<(), SealedError> {
-        let text = std::str::from_utf8(escaped).map_err(|error| self.invalid(error.to_string()))?;
-        self.push_stored(&StoredRow {
-            seq,
-            at,
-            actor: &text[..actor],
-            refname: &text[actor..refname],
-            old_oid: row.old_oid,
-            new_oid: row.new_oid,
-            symref: row.symref.map(|_| &text[refname..symref]),
-            message: row.message.map(|_| &text[symref..message]),
-        })
     }
 
     /// Appends a row as another history file keeps it.
