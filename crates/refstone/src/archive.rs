@@ -6,6 +6,7 @@ use std::sync::Arc;
 use refstone_log::{Anchor, Env, ErrorKind, LogReader, OsEnv, Seq, Timestamp};
 
 use crate::error::{OpenError, ReadError};
+use crate::orphaned::Orphaned;
 use crate::ranges::{SeqRange, Shelf};
 use crate::replay::Replay;
 use crate::sealed::HistoryFile;
@@ -34,30 +35,73 @@ pub(crate) struct SealedUnit {
     pub(crate) file: HistoryFile,
 }
 
-impl Archive {
+/// A store as far as it can be read.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) live: Result<LogReader, OpenError>,
+    pub(crate) shelves: Shelves,
+    pub(crate) anchor: Anchor,
+    /// Oldest first.
+    pub(crate) sealed: Vec<Part>,
+}
+
+/// A range of sealed transactions, and their file; or why that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) range: SeqRange,
+    pub(crate) unit: Result<SealedUnit, ReadError>,
+}
+
+impl Parts {
     /// Opens the live file first and then what was sealed: what is sealed meanwhile is still in it.
-    pub(crate) fn open(env: &Arc<dyn Env>, dir: &Path) -> Result<Archive, OpenError> {
+    ///
+    /// Fails only if nothing can be read.
+    pub(crate) fn open(env: &Arc<dyn Env>, dir: &Path) -> Result<Parts, OpenError> {
         let mut attempt = 0;
         loop {
-            let live = LogReader::open(&**env, dir)?;
-            let shelves = Shelves {
-                env: env.clone(),
-                history: Shelf::history(dir),
-                tables: Shelf::tables(dir),
-                log_id: live.log_id(),
-                object_format: live.object_format(),
-                head: initial_head(dir, live.head())?,
-            };
-            let anchor = live.anchor();
+            let parts = Parts::open_once(env, dir)?;
             attempt += 1;
-            match open_sealed(&shelves, anchor) {
-                Ok(sealed) => {
-                    return Ok(Archive { dir: dir.to_owned(), live, shelves, anchor, sealed });
-                }
-                Err(error) if attempt < ATTEMPTS && overtaken(&**env, dir, anchor, &error) => {}
-                Err(error) => return Err(error.into()),
+            let late = |error: &ReadError| overtaken(&**env, dir, parts.anchor, error);
+            let late = parts.sealed.iter().filter_map(|part| part.unit.as_ref().err()).any(late);
+            if !late || parts.live.is_err() || attempt == ATTEMPTS {
+                return Ok(parts);
             }
         }
+    }
+
+    fn open_once(env: &Arc<dyn Env>, dir: &Path) -> Result<Parts, OpenError> {
+        match LogReader::open(&**env, dir) {
+            Ok(live) => {
+                let shelves = Shelves {
+                    env: env.clone(),
+                    history: Shelf::history(dir),
+                    tables: Shelf::tables(dir),
+                    log_id: live.log_id(),
+                    object_format: live.object_format(),
+                    head: initial_head(dir, live.head())?,
+                };
+                let anchor = live.anchor();
+                let sealed = open_sealed(&shelves, anchor)?;
+                Ok(Parts { live: Ok(live), shelves, anchor, sealed })
+            }
+            Err(problem) if problem.kind() == ErrorKind::Corrupt => {
+                let Some(orphaned) = Orphaned::find(env, dir) else { return Err(problem.into()) };
+                let Orphaned { shelves, anchor, .. } = orphaned;
+                let sealed = open_sealed(&shelves, anchor)?;
+                Ok(Parts { live: Err(problem.into()), shelves, anchor, sealed })
+            }
+            Err(problem) => Err(problem.into()),
+        }
+    }
+}
+
+impl Archive {
+    /// Opens a store of which nothing is missing.
+    pub(crate) fn open(env: &Arc<dyn Env>, dir: &Path) -> Result<Archive, OpenError> {
+        let Parts { live, shelves, anchor, sealed } = Parts::open(env, dir)?;
+        let live = live?;
+        let sealed = sealed.into_iter().map(|part| part.unit).collect::<Result<_, _>>()?;
+        Ok(Archive { dir: dir.to_owned(), live, shelves, anchor, sealed })
     }
 
     /// The refs as transaction `seq` left them; as now, if the log does not have it yet.
@@ -146,14 +190,18 @@ fn overtaken(env: &dyn Env, dir: &Path, anchor: Anchor, error: &ReadError) -> bo
     error.kind() == ErrorKind::NotFound || swapped()
 }
 
-fn open_sealed(shelves: &Shelves, anchor: Anchor) -> Result<Vec<SealedUnit>, ReadError> {
-    let open = |range| Ok(SealedUnit { range, file: shelves.open_history(range)? });
-    let sealed: Result<Vec<_>, ReadError> = shelves.units(anchor)?.into_iter().map(open).collect();
-    let sealed = sealed?;
-    match sealed.last() {
-        Some(last) if last.file.identity().last_crc != anchor.crc => {
-            Err(shelves.foreign(last.range))
+/// The files that count, oldest first.
+pub(crate) fn open_sealed(shelves: &Shelves, anchor: Anchor) -> Result<Vec<Part>, ReadError> {
+    let open = |range| {
+        let file = shelves.open_history(range)?;
+        match file.identity().last_crc == anchor.crc || range.last != anchor.seq {
+            true => Ok(SealedUnit { range, file }),
+            false => Err(shelves.foreign(range)),
         }
-        _ => Ok(sealed),
-    }
+    };
+    let part = |piece| match piece {
+        Ok(range) => Part { range, unit: open(range) },
+        Err(range) => Part { range, unit: Err(shelves.missing(range)) },
+    };
+    Ok(shelves.pieces(anchor)?.into_iter().map(part).collect())
 }

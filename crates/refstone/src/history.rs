@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use refstone_log::{Env, Frame, LogReader, Seq};
 
-use crate::archive::{Archive, SealedUnit, os_env};
+use crate::archive::{Part, Parts, SealedUnit, os_env};
 use crate::error::{OpenError, ReadError};
 use crate::name::RefName;
+use crate::ranges::SeqRange;
 use crate::row::RefMove;
 use crate::sealed::HistoryFile;
+use crate::shelves::Shelves;
 
 /// Rows of a history file that are read at a time.
 const CHUNK: u32 = 2048;
@@ -126,9 +128,9 @@ pub struct History {
     of: Option<RefName>,
     /// The newest transaction whose moves were read.
     after: Seq,
-    /// What is still to be read of history files.
-    sealed: VecDeque<Rows>,
-    live: Option<LogReader>,
+    /// What is still to be read of history files, each with its last transaction.
+    sealed: VecDeque<(Seq, Result<Rows, ReadError>)>,
+    live: Option<Result<LogReader, OpenError>>,
     /// Moves read, not given out yet: of whole transactions.
     read: VecDeque<RefMove>,
     /// Moves of a transaction that may go on in the next rows.
@@ -170,11 +172,12 @@ impl History {
 
     /// Reads the next moves; says whether there was anything to read.
     fn read_more(&mut self) -> Result<bool, OpenError> {
-        if let Some(rows) = self.sealed.front_mut() {
+        if let Some((last, rows)) = self.sealed.front_mut() {
+            let rows = rows.as_mut().map_err(|error| error.clone())?;
             match rows.next_chunk(Order::OldestFirst)? {
                 Some(moves) => self.take(moves),
                 None => {
-                    self.after = self.after.max(rows.last);
+                    self.after = self.after.max(*last);
                     self.read.extend(self.begun.drain(..));
                     self.sealed.pop_front();
                 }
@@ -196,7 +199,10 @@ impl History {
     }
 
     fn read_transaction(&mut self) -> Result<bool, OpenError> {
-        let Some(live) = &mut self.live else { return Ok(false) };
+        let live = match &mut self.live {
+            Some(Ok(live)) => live,
+            lost => return lost.take().transpose().map(|_| false),
+        };
         let Some(frame) = live.next()? else { return self.follow() };
         if frame.seq() <= self.after {
             return Ok(true);
@@ -210,7 +216,7 @@ impl History {
     /// At the end of the live file: goes on in the file that has taken its place, if there is one.
     fn follow(&mut self) -> Result<bool, OpenError> {
         let now = LogReader::open(&*self.env, &self.dir)?;
-        if let Some(live) = &mut self.live
+        if let Some(Ok(live)) = &mut self.live
             && live.go_on_in(now)
         {
             return Ok(live.has_next()?);
@@ -220,59 +226,57 @@ impl History {
     }
 
     fn reopen(&mut self) -> Result<(), OpenError> {
-        let archive = Archive::open(&self.env, &self.dir)?;
+        let Parts { live, shelves, sealed, .. } = Parts::open(&self.env, &self.dir)?;
         let (after, of) = (self.after, self.of.as_ref());
-        let newer = archive.sealed.iter().filter(|unit| unit.range.last > after);
-        let rows: Result<VecDeque<Rows>, ReadError> =
-            newer.map(|unit| Rows::of(&archive, unit, of, after)).collect();
-        self.sealed = rows?;
-        self.live = Some(archive.live);
+        let newer = sealed.into_iter().filter(|part| part.range.last > after);
+        let rows = |part: Part| {
+            (part.range.last, part.unit.and_then(|unit| Rows::of(&shelves, unit, of, after)))
+        };
+        self.sealed = newer.map(rows).collect();
+        self.live = Some(live);
         Ok(())
     }
 }
 
-/// Every move, newest first, of one ref or of all.
+/// Every move, newest first, of one ref or of all, as far as there is something sound to read.
 ///
 /// Costs a read of the live log; then, for one ref, a lookup in each table and a read of the pages
 /// that have its moves, as far as they are taken from the iterator.
 ///
 /// # Errors
 ///
-/// As [`history`].
+/// If there is no log. Damage is among the items, also a live log that is lost.
 pub fn history_newest_first(dir: &Path, of: Option<&RefName>) -> Result<NewestFirst, OpenError> {
-    let mut archive = Archive::open(&os_env(), dir)?;
+    let Parts { live, shelves, sealed, .. } = Parts::open(&os_env(), dir)?;
     let mut read = Vec::new();
-    let mut problem = None;
-    loop {
-        match archive.live.next() {
-            Ok(Some(frame)) => match moves_of(&frame, dir, of) {
-                Ok(moves) => read.extend(moves),
-                Err(error) => {
-                    problem = Some(error);
-                    break;
-                }
-            },
-            Ok(None) => break,
-            Err(error) => {
-                problem = Some(error.into());
-                break;
-            }
-        }
-    }
-    let sealed = archive.sealed.iter().map(|unit| Rows::of(&archive, unit, of, Seq::ZERO));
-    let sealed = sealed.collect::<Result<Vec<_>, _>>()?;
-    Ok(NewestFirst { problem, read, sealed })
+    let problem = live.and_then(|mut live| read_live(&mut live, dir, of, &mut read)).err();
+    let rows = |part: Part| Rows::of(&shelves, part.unit?, of, Seq::ZERO);
+    Ok(NewestFirst { problem, read, sealed: sealed.into_iter().map(rows).collect() })
 }
 
-/// The moves of [`history_newest_first`]. Damage to the live log is the first item, and what is
-/// sound follows it; damage to history is the last.
+/// Gathers the moves of the live log, as far as it is sound.
+fn read_live(
+    live: &mut LogReader,
+    dir: &Path,
+    of: Option<&RefName>,
+    read: &mut Vec<RefMove>,
+) -> Result<(), OpenError> {
+    while let Some(frame) = live.next()? {
+        read.extend(moves_of(&frame, dir, of)?);
+    }
+    Ok(())
+}
+
+/// The moves of [`history_newest_first`]. What is damaged is an error, and what is sound before and
+/// behind it follows: an error about the live log comes first of all, one about history in the place
+/// of what the file does not tell.
 #[derive(Debug)]
 pub struct NewestFirst {
     problem: Option<OpenError>,
     /// Oldest first.
     read: Vec<RefMove>,
     /// Oldest first.
-    sealed: Vec<Rows>,
+    sealed: Vec<Result<Rows, ReadError>>,
 }
 
 impl Iterator for NewestFirst {
@@ -283,13 +287,17 @@ impl Iterator for NewestFirst {
             return Some(Err(problem));
         }
         while self.read.is_empty() {
-            match self.sealed.last_mut()?.next_chunk(Order::NewestFirst) {
-                Ok(Some(moves)) => self.read = moves,
-                Ok(None) => drop(self.sealed.pop()),
-                Err(error) => {
-                    self.sealed.clear();
-                    return Some(Err(error.into()));
+            let mut rows = match self.sealed.pop()? {
+                Ok(rows) => rows,
+                Err(error) => return Some(Err(error.into())),
+            };
+            match rows.next_chunk(Order::NewestFirst) {
+                Ok(None) => {}
+                Ok(Some(moves)) => {
+                    self.read = moves;
+                    self.sealed.push(Ok(rows));
                 }
+                Err(error) => return Some(Err(error.into())),
             }
         }
         self.read.pop().map(Ok)
@@ -300,8 +308,6 @@ impl Iterator for NewestFirst {
 #[derive(Debug)]
 struct Rows {
     file: HistoryFile,
-    /// The last transaction of the file.
-    last: Seq,
     wanted: Wanted,
 }
 
@@ -324,23 +330,22 @@ enum Order {
 impl Rows {
     /// The rows of a file that are about a ref, or all, of transactions after `after`.
     fn of(
-        archive: &Archive,
-        unit: &SealedUnit,
+        shelves: &Shelves,
+        SealedUnit { range: unit, file }: SealedUnit,
         of: Option<&RefName>,
         after: Seq,
     ) -> Result<Rows, ReadError> {
-        let file = unit.file.clone();
         let range = file.row_at(after.next())?..file.rows();
         let wanted = match of {
             None => Wanted::Range(range),
-            Some(name) => match rows_in_table(archive, unit, name) {
+            Some(name) => match rows_in_table(shelves, unit, name) {
                 Ok(rows) => {
                     Wanted::Some(rows.into_iter().filter(|row| range.contains(row)).collect())
                 }
                 Err(_) => Wanted::Search(range, name.clone()),
             },
         };
-        Ok(Rows { file, last: unit.range.last, wanted })
+        Ok(Rows { file, wanted })
     }
 
     /// Moves of some more rows, ascending; `None` if there are no more.
@@ -372,11 +377,11 @@ impl Rows {
 }
 
 fn rows_in_table(
-    archive: &Archive,
-    unit: &SealedUnit,
+    shelves: &Shelves,
+    range: SeqRange,
     name: &RefName,
 ) -> Result<Vec<u32>, ReadError> {
-    Ok(archive.shelves.open_table(unit.range)?.rows(name.as_bytes())?)
+    Ok(shelves.open_table(range)?.rows(name.as_bytes())?)
 }
 
 /// Takes a chunk off one end of a range.

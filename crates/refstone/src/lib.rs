@@ -223,6 +223,8 @@ mod compact;
 
 mod maintenance;
 
+mod orphaned;
+
 mod archive;
 
 mod history;

@@ -1,5 +1,6 @@
 //! Files that hold a range of transactions: their names, and which of them count.
 
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -62,15 +63,26 @@ impl Shelf {
 /// Of two that start together the longer one counts: the other was merged into it. What ends behind
 /// `through` was left by a crash, and the live log still has its transactions.
 pub(crate) fn chain(ranges: &[SeqRange], through: Seq) -> Option<Vec<SeqRange>> {
-    let mut chain = Vec::new();
+    pieces(ranges, through).into_iter().collect::<Result<_, _>>().ok()
+}
+
+/// The same, and as errors the ranges that are in none of them.
+pub(crate) fn pieces(ranges: &[SeqRange], through: Seq) -> Vec<Result<SeqRange, SeqRange>> {
+    let mut pieces = Vec::new();
     let mut reached = Seq::ZERO;
     while reached < through {
-        let fitting = ranges.iter().filter(|r| r.first == reached.next() && r.last <= through);
-        let next = fitting.max_by_key(|range| range.last)?;
-        reached = next.last;
-        chain.push(*next);
+        let first = reached.next();
+        let fitting = ranges.iter().filter(|range| range.first >= first && range.last <= through);
+        let next = fitting.min_by_key(|range| (range.first, Reverse(range.last)));
+        let missing = next.map_or(through.next(), |range| range.first);
+        if first < missing {
+            let last = Seq::new(missing.get() - 1);
+            pieces.push(Err(SeqRange { first, last }));
+        }
+        pieces.extend(next.copied().map(Ok));
+        reached = next.map_or(through, |range| range.last);
     }
-    Some(chain)
+    pieces
 }
 
 #[cfg(test)]
@@ -103,5 +115,20 @@ mod tests {
         assert_eq!(chain(&all, Seq::ZERO), Some(vec![]));
         assert_eq!(chain(&all, Seq::new(13)), None);
         assert_eq!(chain(&all, Seq::new(40)), None);
+    }
+
+    // Breaks: ending at the first file that is missing.
+    #[test]
+    fn what_is_missing_stands_between_the_pieces() {
+        let all = [range(3, 4), range(3, 8), range(5, 8), range(12, 12), range(30, 40)];
+        let expected = [
+            Err(range(1, 2)),
+            Ok(range(3, 8)),
+            Err(range(9, 11)),
+            Ok(range(12, 12)),
+            Err(range(13, 20)),
+        ];
+        assert_eq!(pieces(&all, Seq::new(20)), expected);
+        assert_eq!(pieces(&[], Seq::new(2)), [Err(range(1, 2))]);
     }
 }

@@ -7,6 +7,7 @@ use refstone_log::{Env, LogReader, ObjectFormat, OsEnv, Seq, Timestamp};
 
 use crate::archive::{Archive, os_env};
 use crate::error::OpenError;
+use crate::orphaned::Orphaned;
 use crate::view::View;
 
 /// All refs as the published log has them: durable, and as new as the writer's last sync. Takes no
@@ -21,13 +22,16 @@ pub fn read_view(dir: &Path) -> Result<View, OpenError> {
     read_view_at(dir, At::Seq(Seq::new(u64::MAX)))
 }
 
-/// The hash that names the objects of a store.
+/// The hash that names the objects of a store. Of a live log that is lost, its history tells.
 ///
 /// # Errors
 ///
-/// If there is no log, or its schema is damaged.
+/// If there is no log, or its schema is damaged and nothing has been sealed.
 pub fn read_object_format(dir: &Path) -> Result<ObjectFormat, OpenError> {
-    Ok(LogReader::open(&OsEnv, dir)?.object_format())
+    LogReader::open(&OsEnv, dir).map(|live| live.object_format()).or_else(|error| {
+        let orphaned = Orphaned::find(&os_env(), dir).ok_or(error)?;
+        Ok(orphaned.shelves.object_format)
+    })
 }
 
 /// A point in the history of a store.

@@ -8,7 +8,7 @@ use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat, Seq};
 use crate::digest::Digest;
 use crate::error::{OpenError, ReadError};
 use crate::name::RefName;
-use crate::ranges::{SeqRange, Shelf, chain};
+use crate::ranges::{SeqRange, Shelf, chain, pieces};
 use crate::sealed::{self, HistoryFile};
 use crate::stack::Stack;
 use crate::table::{self, Table};
@@ -75,21 +75,38 @@ impl Shelves {
         Ok(Stack::new(tables))
     }
 
-    /// The ranges of the history files that count, up to the anchor: those that have a table, or
-    /// else those that there are.
+    /// The ranges of the history files that count, up to the anchor.
     pub(crate) fn units(&self, anchor: Anchor) -> Result<Vec<SeqRange>, ReadError> {
+        let pieces = self.pieces(anchor)?.into_iter();
+        pieces.map(|piece| piece.map_err(|missing| self.missing(missing))).collect()
+    }
+
+    /// The ranges of the history files that count, up to the anchor, oldest first: those that have a
+    /// table, or else those that there are. As errors, the ranges that are in none.
+    pub(crate) fn pieces(
+        &self,
+        anchor: Anchor,
+    ) -> Result<Vec<Result<SeqRange, SeqRange>>, ReadError> {
         let history = self.list(&self.history)?;
         let mut both = self.list(&self.tables)?;
         both.retain(|range| history.contains(range));
-        let units = chain(&both, anchor.seq).or_else(|| chain(&history, anchor.seq));
-        units.ok_or_else(|| {
-            let (dir, newest) = (self.history.dir().display(), anchor.seq);
-            let problem = format!(
-                "{dir}: expected files that hold the transactions 1 to {newest}, which have left the \
-                 live log; some are missing. Restore them from a backup: their names say what they hold"
-            );
-            ReadError::because(ErrorKind::Corrupt, problem)
-        })
+        let ranges = if chain(&both, anchor.seq).is_some() { both } else { history };
+        Ok(pieces(&ranges, anchor.seq))
+    }
+
+    /// The directory of the store.
+    pub(crate) fn dir(&self) -> &Path {
+        self.history.dir().parent().unwrap_or(self.history.dir())
+    }
+
+    /// What is wrong where no file holds these transactions.
+    pub(crate) fn missing(&self, SeqRange { first, last }: SeqRange) -> ReadError {
+        let dir = self.history.dir().display();
+        let problem = format!(
+            "{dir}: expected files that hold the transactions {first} to {last}, which have left the \
+             live log, and found none. Restore them from a backup: their names say what they hold"
+        );
+        ReadError::because(ErrorKind::Corrupt, problem)
     }
 
     /// Refuses history that goes further than the live log, whose newest transaction is given.
@@ -228,12 +245,13 @@ impl Shelves {
 /// What is sealed was durable in the live log, and leaves it after that. So the live log is an older
 /// copy; to go on with it would give sequences out that history has already.
 pub(crate) fn newer_history(shelf: &Shelf, files: &[SeqRange], newest: Seq) -> Option<ReadError> {
-    let newer = files.iter().find(|range| range.last > newest)?;
+    let newer = files.iter().max_by_key(|range| range.last).filter(|range| range.last > newest)?;
     let problem = format!(
-        "{}: expected no transaction behind {newest}, the newest of the live log. Is the live log an \
-         older copy than history? Take a newer copy of it, or move aside the files of history that go \
-         further",
+        "{}: expected the live log to reach transaction {}, as history does, found {newest}: it is an \
+         older copy. Take a newer copy of refs.arrow, or let `refstone repair` make one that goes on \
+         behind history",
         shelf.path(*newer).display(),
+        newer.last,
     );
     Some(ReadError::because(ErrorKind::Corrupt, problem))
 }

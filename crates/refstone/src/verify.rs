@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use refstone_log::{Env, ErrorKind, LogReader, OsEnv, Seq, Timestamp, VerifyReport};
+use refstone_log::{Anchor, ErrorKind, LogReader, OsEnv, Seq, Timestamp, VerifyReport};
 
-use crate::archive::{Archive, SealedUnit};
+use crate::archive::{Parts, SealedUnit, os_env};
 use crate::error::{OpenError, ReadError};
 use crate::history::moves_of;
 use crate::ranges::Shelf;
-use crate::shelves::newer_history;
+use crate::shelves::{Shelves, newer_history};
 use crate::table::Table;
 
 /// How often a check begins anew when files are sealed or merged while it opens them.
@@ -25,6 +25,8 @@ pub struct StoreReport {
     pub sealed_seq: Seq,
     /// The history files that count, as far as they are sound.
     pub history: Checked,
+    /// The transactions that those hold, as inclusive ranges that do not touch.
+    pub sound_history: Vec<(Seq, Seq)>,
     /// The tables that go with them, as far as they are sound.
     pub tables: Checked,
     /// Damage to the log or to its history: what was durable cannot be read.
@@ -59,6 +61,15 @@ impl StoreReport {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.damaged_tables.is_empty()
+    }
+
+    /// They come oldest first.
+    fn add_history(&mut self, SealedUnit { range, file }: &SealedUnit) {
+        self.history.add(file.rows().into(), file.bytes());
+        match self.sound_history.last_mut() {
+            Some((_, last)) if last.next() == range.first => *last = range.last,
+            _ => self.sound_history.push((range.first, range.last)),
+        }
     }
 }
 
@@ -105,8 +116,14 @@ pub fn verify(dir: &Path) -> Result<StoreReport, OpenError> {
 /// All files of one moment, open.
 struct Checking {
     report: StoreReport,
-    archive: Option<Archive>,
-    tables: Vec<Result<Arc<Table>, ReadError>>,
+    opened: Option<Opened>,
+}
+
+struct Opened {
+    live: Option<LogReader>,
+    shelves: Shelves,
+    /// Each history file that opens, and the table that goes with it.
+    sealed: Vec<(SealedUnit, Result<Arc<Table>, ReadError>)>,
 }
 
 impl Checking {
@@ -116,41 +133,36 @@ impl Checking {
         let shelf = Shelf::history(dir);
         let files = shelf.list(&OsEnv);
         let files = files.map_err(|error| ReadError::io(shelf.dir(), "list", &error))?;
-        let opened = Archive::open(&(Arc::new(OsEnv) as Arc<dyn Env>), dir);
+        let parts = Parts::open(&os_env(), dir);
         let mut live = refstone_log::verify(&OsEnv, dir)?;
         let mut damage: Vec<OpenError> = live.damage.take().into_iter().map(Into::into).collect();
         if damage.is_empty() {
             let newest = Seq::new(live.last_seq.get() + live.unpublished);
             damage.extend(newer_history(&shelf, &files, newest).map(OpenError::from));
         }
-        let mut tables = Vec::new();
-        let archive = match opened {
-            Ok(archive) => {
-                tables.extend(archive.sealed.iter().map(|unit| open_table(&archive, unit)));
-                if is_past(&archive, &tables) {
-                    return Ok(None);
-                }
-                Some(archive)
-            }
+        let mut report = StoreReport { live, damage, ..StoreReport::default() };
+        let opened = match parts {
+            Ok(parts) => match Opened::of(parts, dir, &mut report)? {
+                Some(opened) => Some(opened),
+                None => return Ok(None),
+            },
             // What is wrong with the live log has been found, and better told.
-            Err(_) if !damage.is_empty() => None,
+            Err(_) if !report.damage.is_empty() => None,
             Err(error) => {
-                found(&mut damage, error)?;
+                found(&mut report.damage, error)?;
                 None
             }
         };
-        let report = StoreReport { live, damage, ..StoreReport::default() };
-        Ok(Some(Checking { report, archive, tables }))
+        Ok(Some(Checking { report, opened }))
     }
 
     fn finish(self) -> Result<StoreReport, OpenError> {
-        let Checking { mut report, archive, tables } = self;
-        let Some(mut archive) = archive else { return Ok(report) };
-        report.sealed_seq = archive.anchor.seq;
+        let Checking { mut report, opened } = self;
+        let Some(Opened { live, shelves, sealed }) = opened else { return Ok(report) };
         let mut reached = Timestamp::default();
-        for (unit, table) in archive.sealed.iter().zip(tables) {
-            match check_history(unit, reached) {
-                Ok(()) => report.history.add(unit.file.rows().into(), unit.file.bytes()),
+        for (unit, table) in sealed {
+            match check_history(&unit, reached) {
+                Ok(()) => report.add_history(&unit),
                 Err(error) => {
                     found(&mut report.damage, error.into())?;
                     // There is nothing to compare the table with.
@@ -158,7 +170,7 @@ impl Checking {
                 }
             }
             reached = unit.file.identity().last_at;
-            match check_table(&archive, unit, table) {
+            match check_table(&shelves, &unit, table) {
                 Ok(table) => {
                     report.tables.add(table.live_rows() + table.gone_rows(), table.bytes());
                 }
@@ -166,12 +178,38 @@ impl Checking {
             }
         }
         // A frame proves that its bytes are as they were written, not that they make sense.
-        if let Err(error) = check_moves(&mut archive)
+        if let Some(Err(error)) = live.map(|live| check_moves(live, shelves.dir()))
             && report.damage.is_empty()
         {
             found(&mut report.damage, error)?;
         }
         Ok(report)
+    }
+}
+
+impl Opened {
+    /// Opens the tables, too, and notes what does not open; `None` if something was sealed or merged
+    /// meanwhile.
+    fn of(parts: Parts, dir: &Path, report: &mut StoreReport) -> Result<Option<Opened>, OpenError> {
+        let Parts { live, shelves, anchor, sealed } = parts;
+        let open = |unit: SealedUnit| {
+            let table = shelves.open_table(unit.range).map(Arc::new);
+            (unit, table)
+        };
+        let (mut opened, mut damaged) = (Vec::new(), Vec::new());
+        for part in sealed {
+            match part.unit {
+                Ok(unit) => opened.push(open(unit)),
+                Err(error) => damaged.push(error),
+            }
+        }
+        let live = live.ok();
+        if live.is_some() && is_past(dir, &shelves, anchor, &opened) {
+            return Ok(None);
+        }
+        report.sealed_seq = anchor.seq;
+        damaged.into_iter().try_for_each(|error| found(&mut report.damage, error.into()))?;
+        Ok(Some(Opened { live, shelves, sealed: opened }))
     }
 }
 
@@ -186,25 +224,26 @@ fn found(damage: &mut Vec<OpenError>, error: OpenError) -> Result<(), OpenError>
     }
 }
 
-fn open_table(archive: &Archive, unit: &SealedUnit) -> Result<Arc<Table>, ReadError> {
-    archive.shelves.open_table(unit.range).map(Arc::new)
-}
-
-/// Whether the writer has sealed or merged since the archive was opened.
-fn is_past(archive: &Archive, tables: &[Result<Arc<Table>, ReadError>]) -> bool {
-    let sealed = match LogReader::open(&OsEnv, &archive.dir) {
-        Ok(now) => now.anchor() != archive.anchor,
+/// Whether the writer has sealed or merged since the files were opened.
+fn is_past(
+    dir: &Path,
+    shelves: &Shelves,
+    anchor: Anchor,
+    opened: &[(SealedUnit, Result<Arc<Table>, ReadError>)],
+) -> bool {
+    let sealed = match LogReader::open(&OsEnv, dir) {
+        Ok(now) => now.anchor() != anchor,
         Err(_) => false,
     };
-    let missing = |table: &&Result<_, ReadError>| {
-        table.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
-    };
+    let missing = opened
+        .iter()
+        .any(|(_, table)| table.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound));
     // A merge removes the history first: where only the table is missing, there was no merge.
     let merged = || {
-        let still = archive.shelves.list(&archive.shelves.history).unwrap_or_default();
-        archive.sealed.iter().any(|unit| !still.contains(&unit.range))
+        let still = shelves.list(&shelves.history).unwrap_or_default();
+        opened.iter().any(|(unit, _)| !still.contains(&unit.range))
     };
-    sealed || (tables.iter().any(|table| missing(&table)) && merged())
+    sealed || (missing && merged())
 }
 
 /// Checks a history file, and that it does not begin before the one before it has ended.
@@ -221,20 +260,20 @@ fn check_history(unit: &SealedUnit, reached: Timestamp) -> Result<(), ReadError>
 }
 
 fn check_table(
-    archive: &Archive,
+    shelves: &Shelves,
     unit: &SealedUnit,
     table: Result<Arc<Table>, ReadError>,
 ) -> Result<Arc<Table>, ReadError> {
     let table = table?;
     table.verify()?;
-    archive.shelves.compare(&table, &unit.file)?;
+    shelves.compare(&table, &unit.file)?;
     Ok(table)
 }
 
 /// Checks that every row of the live log is a move of a ref.
-fn check_moves(archive: &mut Archive) -> Result<(), OpenError> {
-    while let Some(frame) = archive.live.next()? {
-        moves_of(&frame, &archive.dir, None)?;
+fn check_moves(mut live: LogReader, dir: &Path) -> Result<(), OpenError> {
+    while let Some(frame) = live.next()? {
+        moves_of(&frame, dir, None)?;
     }
     Ok(())
 }
