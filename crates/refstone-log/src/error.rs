@@ -90,7 +90,8 @@ pub enum OpenError {
     /// The live file is gone or empty, but what stands beside it shows that there was one.
     #[error(
         "{path}: the live log is {state}, though {witness} shows that there was one; restore the \
-         file from a backup (it is not created anew, which would lose its history)"
+         file from a backup. It is not created anew: where `history` is whole, `refstone repair` makes \
+         one that goes on behind it"
     )]
     MissingLive {
         /// The live file.

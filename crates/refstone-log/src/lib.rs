@@ -54,7 +54,7 @@ pub use os_env::OsEnv;
 pub use private_env::PrivateOsEnv;
 pub use reader::LogReader;
 pub use recover::{Recovery, Torn};
-pub use repair::{RepairError, RepairOptions, Repaired, repair};
+pub use repair::{RepairError, RepairOptions, Repaired, Sealed, repair, resume};
 pub use rewrite::{Leaving, Rewritten, Sealer};
 pub use secret_log::{
     SECRET_KEYS_MAX, SECRET_LEN_MAX, SECRET_NAME_LEN_MAX, Secret, SecretChange, SecretLog,

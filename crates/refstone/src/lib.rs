@@ -227,6 +227,8 @@ mod orphaned;
 
 mod archive;
 
+mod resume;
+
 mod history;
 
 mod read;
@@ -268,6 +270,7 @@ pub use refstone_log::{
 };
 pub use refusal::{Reason, Refusal};
 pub use restore::{RestoreError, restoring};
+pub use resume::{ResumeError, ResumeOptions, Resumed, resume};
 pub use row::RefMove;
 pub use sealed::Form as HistoryForm;
 pub use stats::Stats;

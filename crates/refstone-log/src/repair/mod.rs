@@ -4,6 +4,7 @@
 //! the new file, whole, checked and synced, takes the live name. A crash leaves the damaged log or
 //! the repaired one, and the repair can be run again.
 
+mod resume;
 mod survey;
 
 use std::collections::HashSet;
@@ -12,6 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::resume::{Sealed, resume};
 use self::survey::Survey;
 use crate::create;
 use crate::env::{Env, EnvFile};

@@ -40,6 +40,8 @@ mod exchange;
 mod exchange_stream;
 
 mod reading;
+mod remains;
+mod resumed;
 
 mod restore;
 

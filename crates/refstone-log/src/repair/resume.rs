@@ -1,0 +1,107 @@
+//! A new live log behind sealed history, in the place of one that is lost.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::keep_original;
+use crate::create;
+use crate::env::Env;
+use crate::error::OpenError;
+use crate::files;
+use crate::frame::gaps::Gaps;
+use crate::frame::schema::{Anchor, Identity, SCHEMA_MAX};
+use crate::kind::{Kind, ObjectFormat};
+use crate::rewrite::Successor;
+use crate::seq::{Seq, Timestamp};
+
+/// What a log was of which only sealed history is left, as that tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The identity that the log was created with.
+    pub log_id: [u8; 16],
+    /// The hash that names the repository's objects.
+    pub object_format: ObjectFormat,
+    /// The initial symbolic target of `HEAD`, as raw bytes.
+    pub head: Vec<u8>,
+    /// The last sealed transaction.
+    pub anchor: Anchor,
+    /// Sequences that earlier repairs recorded as lost, as inclusive ranges.
+    pub gaps: Vec<(Seq, Seq)>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Given up for the sake of a clock that was set back a little.
+const SPARE: u64 = 1 << 20;
+
+impl Sealed {
+    /// The sequences behind the last sealed one that a lost live log may have given out since. They
+    /// are never given out again.
+    ///
+    /// They are one for each microsecond, which is more than a log can take: so one that is lost twice
+    /// does not give them out twice either, and nothing else may tell of the first loss.
+    #[must_use]
+    pub fn given_up(&self) -> (Seq, Seq) {
+        let us = self.now.as_micros().saturating_sub(self.anchor.at.as_micros());
+        let count = u64::try_from(us).unwrap_or(0).saturating_add(SPARE);
+        let last = self.anchor.seq.get().saturating_add(count);
+        (self.anchor.seq.next(), Seq::new(last.min(Seq::MAX.get() - 1)))
+    }
+}
+
+/// Makes a live log without transactions that goes on behind sealed history; durable when it
+/// returns. What it replaces, if there is something, stays beside it as `refs.arrow.damaged-<n>`,
+/// whose path is returned.
+///
+/// `judge` is asked under the lock. It knows that history is whole up to the anchor, and that a live
+/// log that is there has no transaction that history lacks.
+///
+/// # Errors
+/// If a writer has the lock, as `judge` says, if its answer fits into no schema, or as the operating
+/// system says. The files are as they were then.
+pub fn resume<E: From<OpenError>>(
+    env: &dyn Env,
+    dir: &Path,
+    judge: impl FnOnce() -> Result<Sealed, E>,
+) -> Result<Option<PathBuf>, E> {
+    let _lock = create::lock(env, dir)?;
+    let identity = identity(judge()?)?;
+    let mut successor = Successor::start(env, dir, &identity, 0)?;
+    let swapped = swap(env, dir, &mut successor);
+    if swapped.is_err() {
+        // A file that stays is no harm.
+        let _ = env.remove(&successor.path);
+    }
+    let kept = swapped?;
+    create::sync_names(env, dir)?;
+    Ok(kept)
+}
+
+fn identity(sealed: Sealed) -> Result<Identity, OpenError> {
+    let mut gaps = Gaps::default();
+    let given_up = sealed.given_up();
+    let Sealed { log_id, object_format, head, anchor, gaps: lost, .. } = sealed;
+    lost.into_iter().chain([given_up]).for_each(|(first, last)| gaps.add(first, last));
+    let identity = Identity { kind: Kind::Refs, log_id, object_format, head, anchor, gaps };
+    match identity.encode().len() > SCHEMA_MAX {
+        true => Err(OpenError::Invalid("HEAD or the gaps are too long for a log".to_owned())),
+        false => Ok(identity),
+    }
+}
+
+fn swap(
+    env: &dyn Env,
+    dir: &Path,
+    successor: &mut Successor,
+) -> Result<Option<PathBuf>, OpenError> {
+    successor.finish(0)?;
+    let live = files::live(dir);
+    let kept = match env.open_read(&live) {
+        Ok(file) => Some(keep_original(env, dir, &*file)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(OpenError::io(&live, "open")(error)),
+    };
+    let named = env.rename(&successor.path, &live);
+    named.map_err(OpenError::io(&live, "give the new log its name"))?;
+    Ok(kept)
+}

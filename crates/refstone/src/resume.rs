@@ -1,0 +1,219 @@
+//! Goes on behind sealed history where the live log is lost, or is an older copy of itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use refstone_log::{Env, LogReader, Sealed, Seq};
+
+use crate::archive::{SealedUnit, open_sealed, os_env};
+use crate::error::{OpenError, ReadError};
+use crate::history::moves_of;
+use crate::name::RefName;
+use crate::orphaned::Orphaned;
+use crate::ranges::Shelf;
+use crate::row::RefMove;
+use crate::shelves::newer_history;
+
+/// How a store goes on behind its history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResumeOptions {
+    /// Only tell what would be done: take no lock, change nothing.
+    pub dry_run: bool,
+    /// What `HEAD` pointed to when the store was created. It is needed only if neither an older copy of
+    /// the live log nor a table tells.
+    pub head: Option<RefName>,
+}
+
+/// What [`resume`] found, and did unless it was a dry run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Resumed {
+    /// What is wrong with the live log.
+    pub damage: OpenError,
+    /// The last transaction of history, which is now the newest one.
+    pub sealed_seq: Seq,
+    /// Sequences behind it that the lost live log may have given out, the first and the last: recorded
+    /// as a gap, and never given out again.
+    pub given_up: (Seq, Seq),
+    /// Where the older copy is kept, if there was one; `None` after a dry run.
+    pub original: Option<PathBuf>,
+}
+
+/// Why a store does not go on behind its history. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// The live log is there, and goes as far as history.
+    #[error(
+        "{dir}: expected a live log that is missing or older than history, found one that is neither"
+    )]
+    NotLost {
+        /// The directory of the store.
+        dir: PathBuf,
+    },
+    /// The live log has what history has not.
+    #[error(
+        "{dir}: transaction {seq} of refs.arrow is not what history has under that number; it is no \
+         older copy of this log. Move it away, keep it, and repair again"
+    )]
+    Differs {
+        /// The directory of the store.
+        dir: PathBuf,
+        /// The first such transaction.
+        seq: Seq,
+    },
+    /// Nothing tells what `HEAD` pointed to at first.
+    #[error(
+        "{dir}: neither a table nor an older copy of refs.arrow tells what HEAD pointed to when the \
+         repository was created; say it (--head refs/heads/main)"
+    )]
+    NoHead {
+        /// The directory of the store.
+        dir: PathBuf,
+    },
+    /// There is nothing to go on behind, history is not whole, the lock is held, or the operating
+    /// system refused an operation.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl From<refstone_log::OpenError> for ResumeError {
+    fn from(error: refstone_log::OpenError) -> ResumeError {
+        ResumeError::Open(error.into())
+    }
+}
+
+impl From<ReadError> for ResumeError {
+    fn from(error: ReadError) -> ResumeError {
+        ResumeError::Open(error.into())
+    }
+}
+
+/// Makes a new live log behind the sealed history of a store whose live log is missing, or an older
+/// copy that ends before history does; durable when it returns.
+///
+/// The transactions that only the lost live log had are lost. How many they were nobody knows, so as
+/// many sequences as microseconds since the last sealed transaction, and a million, are recorded as a
+/// gap: more than a log can have given out. They are never given out again. All that an older copy has
+/// is in history, which is compared; it is kept beside the new log.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// # use refstone::{CompactOptions, CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+/// # RefStore::create(dir, &CreateOptions::default())?;
+/// # let store = RefStore::open(dir)?;
+/// # let id = ObjectId::from_bytes(&[1; 20])?;
+/// use refstone::ResumeOptions;
+/// let main = RefName::new("refs/heads/main")?;
+/// store.commit(&Transaction::new("alice").with(Edit::create(main.clone(), id)))?;
+/// store.compact(CompactOptions::default(), &mut |_| ())?;
+/// store.close()?;
+/// std::fs::remove_file(dir.join("refs.arrow"))?;
+///
+/// let resumed = refstone::resume(dir, &ResumeOptions::default())?;
+/// assert_eq!(resumed.sealed_seq.get(), 1);
+/// assert_eq!(RefStore::open(dir)?.view().get(&main)?, Some(id.into()));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ResumeError`]: above all if the live log is not lost, or if history is not whole.
+pub fn resume(dir: &Path, options: &ResumeOptions) -> Result<Resumed, ResumeError> {
+    let env = &os_env();
+    // Before the lock, which would leave its file where there is nothing to go on behind.
+    let mut judged = judge(env, dir, options)?;
+    let original = match options.dry_run {
+        true => None,
+        false => refstone_log::resume(&**env, dir, || {
+            judged = judge(env, dir, options)?;
+            Ok::<_, ResumeError>(judged.1.clone())
+        })?,
+    };
+    let (damage, sealed) = judged;
+    let given_up = sealed.given_up();
+    Ok(Resumed { damage, sealed_seq: sealed.anchor.seq, given_up, original })
+}
+
+/// What is wrong with the live log, and where history goes on.
+fn judge(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    options: &ResumeOptions,
+) -> Result<(OpenError, Sealed), ResumeError> {
+    let (damage, copy) = lost(env, dir)?;
+    let Some(Orphaned { shelves, anchor, head }) = Orphaned::find(env, dir) else {
+        return Err(damage.into());
+    };
+    let files = open_sealed(&shelves, anchor)?.into_iter().map(|part| part.unit);
+    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let head = match copy {
+        Some(copy) if copy.log_id() != shelves.log_id => {
+            return Err(ResumeError::Differs { dir: dir.to_owned(), seq: copy.anchor().seq });
+        }
+        Some(copy) => {
+            let head = copy.head().to_vec();
+            expect_in_history(copy, dir, &files)?;
+            head
+        }
+        None => match options.head.clone().or(head) {
+            Some(head) => head.as_bytes().to_vec(),
+            None => return Err(ResumeError::NoHead { dir: dir.to_owned() }),
+        },
+    };
+    let gaps = files.iter().flat_map(|unit| unit.file.identity().gaps.iter().copied()).collect();
+    let (log_id, object_format) = (shelves.log_id, shelves.object_format);
+    let now = env.now();
+    Ok((damage, Sealed { log_id, object_format, head, anchor, gaps, now }))
+}
+
+/// What is wrong with the live log, and the log, if it is an older copy.
+fn lost(env: &Arc<dyn Env>, dir: &Path) -> Result<(OpenError, Option<LogReader>), ResumeError> {
+    let mut report = match LogReader::open(&**env, dir) {
+        Err(error @ refstone_log::OpenError::MissingLive { .. }) => {
+            return Ok((error.into(), None));
+        }
+        opened => opened.and_then(|_| refstone_log::verify(&**env, dir))?,
+    };
+    if let Some(damage) = report.damage.take() {
+        return Err(damage.into());
+    }
+    let shelf = Shelf::history(dir);
+    let files = shelf.list(&**env).map_err(|error| ReadError::io(shelf.dir(), "list", &error))?;
+    let newest = Seq::new(report.last_seq.get() + report.unpublished);
+    match newer_history(&shelf, &files, newest) {
+        Some(older) => Ok((older.into(), Some(LogReader::open(&**env, dir)?))),
+        None => Err(ResumeError::NotLost { dir: dir.to_owned() }),
+    }
+}
+
+/// A copy of the log that was written to since it was made has what history has not.
+fn expect_in_history(
+    mut copy: LogReader,
+    dir: &Path,
+    files: &[SealedUnit],
+) -> Result<(), ResumeError> {
+    let mut sealed = moves_behind(copy.anchor().seq, files)?;
+    while let Some(frame) = copy.next()? {
+        for moved in moves_of(&frame, dir, None)? {
+            if sealed.next().transpose()?.as_ref() != Some(&moved) {
+                return Err(ResumeError::Differs { dir: dir.to_owned(), seq: moved.seq });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn moves_behind(
+    seq: Seq,
+    files: &[SealedUnit],
+) -> Result<impl Iterator<Item = Result<RefMove, ReadError>>, ReadError> {
+    let mut moves = Vec::new();
+    for SealedUnit { file, .. } in files.iter().filter(|unit| unit.range.last > seq) {
+        moves.push(file.moves(file.row_at(seq.next())?..file.rows()));
+    }
+    Ok(moves.into_iter().flatten().map(|moved| Ok(moved?)))
+}
