@@ -132,6 +132,11 @@ impl Maintenance {
         }
     }
 
+    /// Whether the live log has become long.
+    pub(crate) fn is_due(&self) -> bool {
+        self.inner.is_due()
+    }
+
     pub(crate) fn compact(
         &self,
         options: CompactOptions,
@@ -216,12 +221,12 @@ impl Inner {
                 totals.done.add(done);
                 totals.failure = None;
             }
+            Err(CompactError::Stopped) => {}
             Err(error) => self.failed(error.to_string()),
         }
     }
 
     fn failed(&self, why: String) {
-            Err(CompactError::Stopped) => {}
         self.totals.lock().failure = Some(why);
         self.put_off();
     }

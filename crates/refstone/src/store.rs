@@ -512,6 +512,11 @@ impl RefStore {
         self.maintenance.compact(options, progress)
     }
 
+    /// Whether so much stands in the live log that a store takes it out by itself.
+    pub(crate) fn compaction_is_due(&self) -> bool {
+        self.maintenance.is_due()
+    }
+
     /// Makes all tables anew from history, which they were derived from.
     ///
     /// Takes about a second per million rows of history. Commits go on meanwhile, compactions wait.

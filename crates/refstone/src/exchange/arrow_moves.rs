@@ -41,9 +41,14 @@ pub fn import_moves(
     mut tell: Tell<'_>,
 ) -> Result<Imported, ExchangeError> {
     let mut stream = BufReader::new(stream);
-    if stream.fill_buf().is_ok_and(|start| start.starts_with(b"ARROW1")) {
-        let problem = "it is an Arrow IPC file; write a stream (pyarrow: `ipc.new_stream`)";
-        return Err(ExchangeError::Stream(problem.to_owned()));
+    let start = stream.fill_buf().unwrap_or_default();
+    for (magic, problem) in [
+        (&b"ARROW1"[..], "it is an Arrow IPC file; write a stream (pyarrow: `ipc.new_stream`)"),
+        (b"PAR1", "it is a Parquet file; write a stream of its rows (pyarrow: `ipc.new_stream`)"),
+    ] {
+        if start.starts_with(magic) {
+            return Err(ExchangeError::Stream(problem.to_owned()));
+        }
     }
     // arrow-rs checks what it reads, and panics on some of what is no stream.
     let mut reader = guarded(|| StreamReader::try_new(stream, None))?;
@@ -73,7 +78,7 @@ pub fn import_moves(
         None => Import::create(dir, format, CreateOptions::default().head)?,
     };
     check_state(import.refs.iter(), width)?;
-    import.finish()
+    import.finish(&mut steps)
 }
 
 fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ExchangeError> {
@@ -116,6 +121,12 @@ const COLUMNS: [(&str, Sort); 7] = [
 ];
 
 fn check_schema(schema: &Schema) -> Result<(), ExchangeError> {
+    if schema.metadata.contains_key("refstone.log_id") {
+        let problem = "it is the live log of a refstone store, and not what others wrote. To have \
+                       another such store, copy its whole directory (docs/durability.md, \"Backing \
+                       up\"); `refstone export --history` tells its moves";
+        return Err(ExchangeError::Stream(problem.to_owned()));
+    }
     for (name, sort) in COLUMNS {
         let field = schema.field_with_name(name);
         let field =

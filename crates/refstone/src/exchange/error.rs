@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use refstone_log::{AppendError, CommitError, ErrorKind};
 
+use crate::compact::CompactError;
 use crate::error::{OpenError, ReadError};
 use crate::name::{NameError, RefName};
 
@@ -31,6 +32,16 @@ pub enum ExchangeError {
         asked: String,
         /// What it said.
         said: String,
+    },
+    /// The source keeps its refs in a store already.
+    #[error(
+        "{path}: expected a git repository, found a refstone one: there is nothing to import. To have \
+         another one, copy the directory (docs/durability.md, \"Backing up\"); `refstone export` makes a \
+         git repository of it, and `refstone export --history` tells its moves"
+    )]
+    Own {
+        /// The repository.
+        path: PathBuf,
     },
     /// A reftable is not as its format says.
     #[error("{path}: damaged reftable: {problem}, at byte {offset}")]
@@ -84,6 +95,9 @@ pub enum ExchangeError {
     /// The log could not make the moves durable.
     #[error(transparent)]
     Commit(#[from] CommitError),
+    /// What was imported could not be sealed.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
     /// The caller wanted no more.
     #[error("interrupted")]
     Interrupted,
@@ -106,6 +120,7 @@ impl ExchangeError {
             ExchangeError::Read(error) => error.kind(),
             ExchangeError::Append(error) => error.kind(),
             ExchangeError::Commit(error) => error.kind(),
+            ExchangeError::Compact(error) => error.kind(),
             _ => ErrorKind::Invalid,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -39,9 +40,12 @@ impl GitRepository {
     ///
     /// # Errors
     ///
-    /// If git says that there is none.
+    /// If git says that there is none, or if it is a repository whose refs are in a store.
     pub fn find(path: &Path) -> Result<GitRepository, ExchangeError> {
         let path = path.canonicalize().map_err(ExchangeError::io(path, "find it"))?;
+        if is_store(&path) || is_store(&path.join("refstone")) {
+            return Err(ExchangeError::Own { path });
+        }
         let mut ask = git();
         ask.arg("-C").arg(&path).args(["rev-parse", "--path-format=absolute", "--git-common-dir"]);
         ask.args(["--show-object-format", "--show-ref-format"]);
@@ -101,6 +105,12 @@ impl RefFormat {
     }
 }
 
+/// Whether a directory holds a store of refs, if perhaps one whose live log is lost.
+fn is_store(path: &Path) -> bool {
+    path.join("refs.arrow").is_file()
+        || path.join("history").is_dir() && path.join("LOCK").is_file()
+}
+
 /// Rewrites all tables of a stack as one, with the indexes that they want.
 pub(super) fn compact(dir: &Path) -> Result<(), ExchangeError> {
     let mut pack = git();
@@ -158,6 +168,8 @@ fn git() -> Command {
         ("GIT_CONFIG_VALUE_0", "*"),
     ]);
     git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // An interrupt from the terminal is for the caller, who ends in order; git would die of it.
+    git.process_group(0);
     git
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -13,11 +13,13 @@ use refstone_log::{
 };
 
 use super::{ExchangeError, GitRefs, ReflogEntry, Steps, Tell};
+use crate::compact::{self, CompactOptions};
 use crate::edit::Target;
 use crate::error::OpenError;
+use crate::maintenance::Compacting;
 use crate::name::RefName;
 use crate::oid::ObjectId;
-use crate::store::CreateOptions;
+use crate::store::{CreateOptions, OpenOptions, RefStore};
 
 /// Who moves refs where the source has a state and no move that leads to it.
 ///
@@ -55,7 +57,8 @@ pub struct Imported {
 /// Git logs where a symbolic ref came to, not where it pointed: while entries of `HEAD` are
 /// replayed, it is detached.
 ///
-/// Last come the refs as they are now, by [`IMPORT_ACTOR`], where the reflogs do not lead to them.
+/// Last come the refs as they are now, by [`IMPORT_ACTOR`], where the reflogs do not lead to them. Many
+/// moves are sealed as history at once.
 /// A 100,000 entries take about a second, since one sync at the end covers all. On an error, or
 /// after a crash, the directory holds no complete store and is to be removed.
 ///
@@ -78,7 +81,7 @@ pub fn import_refs(
         import.entry(name, at, entry)?;
     }
     import.come_to(refs, &mut steps)?;
-    import.finish()
+    import.finish(&mut steps)
 }
 
 /// All entries, with the seconds since 1970 they are sorted by: no entry comes before one that is
@@ -137,6 +140,7 @@ fn value_error(name: &RefName, problem: impl Into<String>) -> ExchangeError {
 
 /// A log being filled, and the refs as its rows leave them.
 pub(super) struct Import {
+    dir: PathBuf,
     log: Log,
     clock: Arc<Clock>,
     pub(super) refs: HashMap<RefName, Target>,
@@ -157,7 +161,7 @@ impl Import {
         let opened = Log::open_in(Mode::Buffered, clock.clone(), dir, observer, &mut |_| ());
         let (log, _) = opened.map_err(OpenError::from)?;
         let refs = HashMap::from([(RefName::head(), head.into())]);
-        Ok(Import { log, clock, refs, moves: 0 })
+        Ok(Import { dir: dir.to_owned(), log, clock, refs, moves: 0 })
     }
 
     /// Appends one past move.
@@ -233,13 +237,31 @@ impl Import {
         Ok(())
     }
 
-    /// Makes all durable.
-    pub(super) fn finish(self) -> Result<Imported, ExchangeError> {
+    /// Makes all durable, and leaves no live log that the first writer would have to compact.
+    pub(super) fn finish(self, steps: &mut Steps<'_, '_>) -> Result<Imported, ExchangeError> {
         self.log.sync()?;
         let last_seq = self.log.durable_seq();
         self.log.close()?;
+        compact(&self.dir, steps)?;
         Ok(Imported { refs: self.refs.len() as u64, moves: self.moves, last_seq })
     }
+}
+
+fn compact(dir: &Path, steps: &mut Steps<'_, '_>) -> Result<(), ExchangeError> {
+    let by_hand = OpenOptions::default().compacting(Compacting::ByHand);
+    let store = RefStore::open_with(dir, by_hand)?;
+    let mut told = Ok(());
+    if store.compaction_is_due() {
+        store.compact(CompactOptions::default(), &mut |progress| {
+            if let compact::Progress::Sealing { done, of } = progress
+                && told.is_ok()
+            {
+                told = steps.tell_of("sealing", done, Some(of));
+            }
+        })?;
+    }
+    store.close()?;
+    told
 }
 
 /// A row that owns the ids it is borrowed with.

@@ -86,6 +86,17 @@ impl<'t, 'a> Steps<'t, 'a> {
         if self.progress.done.is_multiple_of(STEPS_BETWEEN_TELLING) { self.tell() } else { Ok(()) }
     }
 
+    /// Tells of other steps.
+    fn tell_of(
+        &mut self,
+        doing: &'static str,
+        done: u64,
+        total: Option<u64>,
+    ) -> Result<(), ExchangeError> {
+        self.progress = Progress { doing, done, total };
+        self.tell()
+    }
+
     fn tell(&mut self) -> Result<(), ExchangeError> {
         match (self.tell)(self.progress) {
             ControlFlow::Continue(()) => Ok(()),

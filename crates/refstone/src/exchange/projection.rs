@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use bstr::ByteSlice;
 use refstone_log::{Env, OsEnv};
 
-use super::{ExchangeError, git};
+use super::{ExchangeError, Steps, Tell, git};
 use crate::error::ReadError;
 use crate::name::RefName;
 use crate::new_file::NewFile;
@@ -104,16 +104,18 @@ const BROKEN_HEAD: &[u8] = b"ref: refs/heads/.invalid\n";
 ///
 /// # Errors
 ///
-/// If a file cannot be written.
-pub fn project(repository: &Path, view: &View) -> Result<usize, ExchangeError> {
+/// If a file cannot be written, or `tell` says to stop; that is asked until the first file is replaced.
+pub fn project(repository: &Path, view: &View, mut tell: Tell<'_>) -> Result<usize, ExchangeError> {
+    let mut steps = Steps::new("reading", None, &mut tell);
     let refs = repository.join("refs");
     fs::create_dir_all(&refs).map_err(ExchangeError::io(&refs, "create it"))?;
     let lock = File::open(&refs).and_then(|refs| refs.lock().map(|()| refs));
     let _lock = lock.map_err(ExchangeError::io(&refs, "lock it"))?;
-    let listed: Vec<_> = listed(view)?;
+    let listed: Vec<_> = listed(view, &mut steps)?;
     let head = head_file(view)?;
     let count = listed.len();
     let peeled = peeled(repository, &listed)?;
+    steps.tell()?;
     let mut symrefs = Vec::new();
     let packed = repository.join("packed-refs");
     replace(&packed, |file| {
@@ -130,9 +132,10 @@ pub fn project(repository: &Path, view: &View) -> Result<usize, ExchangeError> {
 }
 
 /// Symbolic refs that lead nowhere are left out, as git does.
-fn listed(view: &View) -> Result<Vec<ProjectedRef>, ReadError> {
+fn listed(view: &View, steps: &mut Steps<'_, '_>) -> Result<Vec<ProjectedRef>, ExchangeError> {
     let mut listed = Vec::new();
     for item in view.iter_prefix(b"refs/") {
+        steps.step()?;
         let (name, target) = item?;
         if let Some(oid) = target.object() {
             listed.push(ProjectedRef { name, oid, symref_target: None });
@@ -143,7 +146,7 @@ fn listed(view: &View) -> Result<Vec<ProjectedRef>, ReadError> {
                 let symref_target = Some(end.name);
                 ProjectedRef { name, oid, symref_target }
             })),
-            Err(ResolveError::Read(error)) => return Err(error),
+            Err(ResolveError::Read(error)) => return Err(error.into()),
             Err(_) => {}
         }
     }

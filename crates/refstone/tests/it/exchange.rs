@@ -374,7 +374,7 @@ fn a_projection_is_what_git_reads_and_follows_the_view() {
     let target = GitRepository::init(&target, ObjectFormat::Sha1, RefFormat::Files).unwrap().dir;
     let objects = source.repository().dir.join("objects");
     fs::write(target.join("objects/info/alternates"), format!("{}\n", objects.display())).unwrap();
-    project(&target, &read_view(&source.store()).unwrap()).unwrap();
+    project(&target, &read_view(&source.store()).unwrap(), &mut go_on).unwrap();
     let dump = |dir: &Path| git_ok(dir, &["for-each-ref"]);
     assert_eq!(dump(&target), dump(&source.dir()));
     assert_eq!(
@@ -395,7 +395,7 @@ fn a_projection_is_what_git_reads_and_follows_the_view() {
     let delete = |tx: Transaction, name| tx.with(Edit::delete(name).no_deref());
     let tx = gone.into_iter().chain([symbolic]).fold(Transaction::new("bob"), delete);
     store.commit(&tx).unwrap();
-    project(&target, &store.view()).unwrap();
+    project(&target, &store.view(), &mut go_on).unwrap();
     let listed = dump(&target);
     assert!(!listed.contains("origin") && !listed.contains("loose"), "{listed}");
     assert!(listed.contains("refs/heads/trunk"));
