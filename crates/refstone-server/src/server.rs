@@ -1,7 +1,8 @@
 //! The server: what it is told, how it starts and how it stops.
 
+use std::fs::{File, TryLockError};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ pub struct ServerOptions {
 #[derive(Debug)]
 pub struct Server {
     service: Arc<Service>,
+    /// Held as long as it serves.
+    _lock: File,
 }
 
 /// Why the server cannot start, or stopped.
@@ -74,6 +77,12 @@ pub enum ServerError {
         /// Why.
         #[source]
         source: io::Error,
+    },
+    /// Another server has the data directory.
+    #[error("the data directory {path} is served by another process")]
+    Served {
+        /// The directory as given.
+        path: PathBuf,
     },
     /// git cannot be run.
     #[error("git cannot be run: the server needs it to handle objects")]
@@ -90,19 +99,23 @@ pub enum ServerError {
 }
 
 impl Server {
-    /// Checks what the server needs; opens no repository.
+    /// Checks what the server needs, and takes the data directory, which no other server has then;
+    /// opens no repository.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] if the data directory is none, or if git is missing or too old.
+    /// [`ServerError`] if the data directory is none or is served already, or if git is missing or too
+    /// old.
     pub fn new(options: ServerOptions) -> Result<Self, ServerError> {
         // Children get absolute paths, and a later change of directory must not move the data.
         let data = options.data.canonicalize().and_then(|data| {
             std::fs::read_dir(&data)?;
             Ok(data)
         });
-        let data = data.map_err(|source| ServerError::Data { path: options.data, source })?;
+        let data =
+            data.map_err(|source| ServerError::Data { path: options.data.clone(), source })?;
         check_git()?;
+        let lock = lock(&data, &options.data)?;
         Ok(Self {
             service: Arc::new(Service {
                 repositories: Repositories::new(data, options.min_free),
@@ -111,6 +124,7 @@ impl Server {
                 limits: options.limits,
                 pushes: TaskTracker::new(),
             }),
+            _lock: lock,
         })
     }
 
@@ -158,6 +172,20 @@ impl Server {
         };
         self.service.repositories.close_all().await;
         served.map_err(ServerError::Serve)
+    }
+}
+
+/// Takes the lock of the data directory, of the directory itself: nothing is written for it, and it dies
+/// with the process. Repositories have locks of their own, which are taken when they are first used; so
+/// without this a second server would start, and then fail at each push.
+fn lock(data: &Path, as_given: &Path) -> Result<File, ServerError> {
+    let path = || as_given.to_owned();
+    let cannot = |source| ServerError::Data { path: path(), source };
+    let directory = File::open(data).map_err(cannot)?;
+    match directory.try_lock() {
+        Ok(()) => Ok(directory),
+        Err(TryLockError::WouldBlock) => Err(ServerError::Served { path: path() }),
+        Err(TryLockError::Error(source)) => Err(cannot(source)),
     }
 }
 
@@ -219,6 +247,17 @@ mod tests {
         ] {
             assert_eq!(parse_version(text), expected);
         }
+    }
+
+    #[test]
+    fn a_data_directory_has_one_server_at_a_time() {
+        let data = tempfile::tempdir().unwrap();
+        let start =
+            || Server::new(ServerOptions { data: data.path().into(), ..ServerOptions::default() });
+        let first = start().unwrap();
+        assert!(matches!(start(), Err(ServerError::Served { .. })));
+        drop(first);
+        start().unwrap();
     }
 
     #[test]
