@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use refstone::{
     CompactError, CompactOptions, Compacted, Compacting, ErrorKind, HistoryForm, Merge,
-    OpenOptions, Progress, RefStore,
+    OpenOptions, Progress, RefStore, exchange,
 };
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
+use crate::interrupt::{self, Interrupt};
+use crate::meter::{Meter, MeterOptions};
 use crate::output::Output;
 use crate::repo;
 
@@ -22,8 +23,7 @@ use crate::repo;
 ///
 /// A store does this by itself before its live log becomes long, so this command is for a log that
 /// is to be small now, or for another form of history. It holds the lock, and cannot run beside a
-/// server of the same repository. It may be interrupted: a crash leaves transactions in two places,
-/// never in none.
+/// server of the same repository. It may be interrupted, and run again: what was sealed stays sealed.
 ///
 /// With --json, one object: `sealed` (transactions), `sealed_seq`, `merged` (files), `rows_written`,
 /// `bytes_written`.
@@ -39,6 +39,8 @@ pub(crate) struct Compact {
     /// takes less space. What is written before stays as it is, unless it is merged
     #[arg(long, value_name = "FORM", default_value = "full")]
     form: HistoryForm,
+    #[command(flatten)]
+    meter: MeterOptions,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -57,13 +59,22 @@ impl Compact {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
         let store = open(&dir)?;
+        let interrupt = close_when_interrupted(&store)?;
         let merge = if self.all { Merge::All } else { Merge::Due };
         let options = CompactOptions { form: self.form, merge };
-        let bar = Bar::new();
-        let compacted = store.compact(options, &mut |progress| bar.show(progress));
-        bar.clear();
+        let mut meter = Meter::new(&self.meter, interrupt.clone());
+        let compacted = store.compact(options, &mut |progress| {
+            let _ = meter.tell(told(progress));
+        });
         let closed = store.close();
-        let compacted = compacted.map_err(|error| explain(&error))?;
+        // It may have stopped between two merges, with all before it done.
+        let compacted = match interrupt.is_asked() {
+            true => Err(CompactError::Stopped),
+            false => compacted,
+        };
+        let compacted = compacted.map_err(|error| explain(&error));
+        let compacted =
+            meter.finish(compacted, "no transaction is lost, and it can be run again")?;
         closed?;
         self.say(&compacted)
     }
@@ -82,6 +93,30 @@ impl Compact {
         }
         output.finish()
     }
+}
+
+/// How far a compaction is, as anything else that takes long.
+fn told(progress: Progress) -> exchange::Progress {
+    match progress {
+        Progress::Sealing { done, of } => {
+            exchange::Progress { doing: "sealing transactions", done, total: Some(of) }
+        }
+        Progress::Merging { rows, .. } => {
+            exchange::Progress { doing: "merging moves", done: rows, total: None }
+        }
+        _ => exchange::Progress { doing: "compacting", done: 0, total: None },
+    }
+}
+
+/// A signal closes the store, which stops what writes its files at the next place where nothing is
+/// half done.
+pub(crate) fn close_when_interrupted(store: &RefStore) -> Result<Interrupt, Failure> {
+    let store = store.clone();
+    Interrupt::watch_then(move |_| {
+        interrupt::note_stopping();
+        // Whoever compacts closes it again, and hears what there is to hear.
+        let _ = store.close();
+    })
 }
 
 /// Opens the store for a command that holds it for itself, and leaves compacting to the command.
@@ -123,35 +158,4 @@ fn line(compacted: &Compacted) -> String {
         }
     };
     format!("{done}: {rows_written} moves and {bytes_written} bytes written")
-}
-
-/// Progress on standard error, if that is a terminal.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new() -> Bar {
-        let style = "{msg} {wide_bar} {pos}/{len}";
-        let style = ProgressStyle::with_template(style).expect("the template is legal");
-        Bar(ProgressBar::no_length().with_style(style))
-    }
-
-    fn show(&self, progress: Progress) {
-        match progress {
-            Progress::Sealing { done, of } => {
-                self.0.set_length(of);
-                self.0.set_position(done);
-                self.0.set_message("sealing transactions");
-            }
-            Progress::Merging { files, rows } => {
-                self.0.set_length(rows);
-                self.0.set_position(0);
-                self.0.set_message(format!("merging {files} files, moves"));
-            }
-            _ => {}
-        }
-    }
-
-    fn clear(&self) {
-        self.0.finish_and_clear();
-    }
 }

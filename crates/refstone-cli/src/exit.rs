@@ -16,7 +16,8 @@ Exit codes:
   0  done
   1  refused: the references are not as expected; or damaged: the log is not as it was written
   2  the command line, or the input of a command, is not understood
-  3  the environment is in the way: the lock is held, no space, no permission, I/O";
+  3  the environment is in the way: the lock is held, no space, no permission, I/O
+  130  interrupted (SIGINT; 143: SIGTERM): nothing is half done, and it can be run again";
 
 /// The sort of an end, as its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) enum Failure {
     OutputClosed,
     /// All has been said already.
     Told(Code),
+    /// A signal, by its number, and what that left.
+    Interrupted(i32, String),
     /// Something to say.
     Error(Problem),
 }
@@ -57,6 +60,11 @@ impl Failure {
 
     pub(crate) fn environment(text: impl Into<String>) -> Failure {
         Failure::new(Code::Environment, text.into())
+    }
+
+    /// A command that a signal has stopped, and what holds now.
+    pub(crate) fn interrupted(signal: i32, kept: &str) -> Failure {
+        Failure::Interrupted(signal, format!("interrupted; {kept}"))
     }
 
     /// What an error of this sort means for the caller.
@@ -111,6 +119,11 @@ impl Failure {
         match self {
             Failure::OutputClosed => ExitCode::SUCCESS,
             Failure::Told(code) => ExitCode::from(code as u8),
+            Failure::Interrupted(signal, text) => {
+                tell("error", &text);
+                // The code a shell shows for a process that died of the signal.
+                ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+            }
             Failure::Error(Problem { code, label, text, hint }) => {
                 tell(label, &text);
                 hint.iter().for_each(|hint| tell("hint", hint));
@@ -152,6 +165,11 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text
 }
 
+/// What to do about damage.
+pub(crate) const DAMAGED: &str = "\
+    `refstone verify` tells what is sound. A damaged history file is restored from a backup; of a live \
+    log that is damaged or lost `refstone repair --dry-run` tells what can be saved without one";
+
 fn code_of(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::AlreadyExists | ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Refused => {
@@ -167,10 +185,7 @@ fn hint_of(kind: ErrorKind) -> Option<&'static str> {
             "a running `refstone serve` holds the lock: push through it to move references; \
              `refs`, `log`, `tail`, `stat` and `verify` read beside it",
         ),
-        ErrorKind::Corrupt => Some(
-            "`refstone verify` tells what is sound. A damaged history file is restored from a backup; \
-             of a damaged live log `refstone repair --dry-run` tells what can be saved without one",
-        ),
+        ErrorKind::Corrupt => Some(DAMAGED),
         ErrorKind::LowSpace => {
             Some("what was acknowledged before stands; this was not made, and may be tried again")
         }
@@ -215,10 +230,9 @@ impl From<ExchangeError> for Failure {
     fn from(error: ExchangeError) -> Failure {
         let text = chain(&error);
         match error {
-            ExchangeError::Interrupted => {
-                Failure::environment("interrupted; nothing was made, and it can be run again")
+            ExchangeError::Stream(_) | ExchangeError::Row { .. } | ExchangeError::Own { .. } => {
+                Failure::usage(text)
             }
-            ExchangeError::Stream(_) | ExchangeError::Row { .. } => Failure::usage(text),
             _ => Failure::of_kind(error.kind(), text),
         }
     }
@@ -230,6 +244,13 @@ impl From<InitError> for Failure {
         match &error {
             InitError::AlreadyExists { .. } => {
                 Failure::refused(text).with_hint("`refstone refs` lists what it holds")
+            }
+            InitError::Occupied { path }
+                if path.join(".git").exists() || path.join("objects").is_dir() =>
+            {
+                let hint = "`refstone import` makes a refstone repository of a git repository, under \
+                            another name";
+                Failure::refused(text).with_hint(hint)
             }
             InitError::Occupied { .. } => Failure::refused(text),
             InitError::NoName { .. } => Failure::usage(text),

@@ -10,10 +10,11 @@ use refstone_server::Aside;
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
-use crate::export_history::{HistoryFormat, Span, export_history};
-use crate::meter::{Meter, MeterOptions};
+use crate::export_history::{HistoryFormat, export_history};
+use crate::meter::{Meter, MeterOptions, NOTHING_MADE};
 use crate::output::Output;
 use crate::repo;
+use crate::span::Span;
 use crate::text;
 
 /// Write references to a git repository, or history to a file
@@ -46,12 +47,8 @@ pub(crate) struct Export {
     /// How the moves are written
     #[arg(long, value_enum, requires = "history")]
     format: Option<HistoryFormat>,
-    /// Only moves of this sequence and later
-    #[arg(long, value_name = "SEQ", requires = "history")]
-    from: Option<u64>,
-    /// Only moves of this sequence and earlier
-    #[arg(long, value_name = "SEQ", requires = "history")]
-    to: Option<u64>,
+    #[command(flatten)]
+    span: Span,
     #[command(flatten)]
     meter: MeterOptions,
     /// Print one JSON object: path, ref_format, object_format, refs, entries
@@ -78,20 +75,23 @@ impl Export {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
         repo::settle(&dir)?;
-        let mut meter = Meter::new(&self.meter)?;
+        let mut meter = Meter::watch(&self.meter)?;
         let exported = match (self.format, &self.target) {
             (Some(format), target) => {
-                let span = Span { from: self.from, to: self.to };
-                export_history(&dir, target.as_deref(), format, span, &mut meter).map(|()| None)
+                export_history(&dir, target.as_deref(), format, self.span, &mut meter)
+                    .map(|()| None)
+            }
+            (None, _) if self.span.from.or(self.span.to).is_some() => {
+                Err(Failure::usage("--from and --to are for --history"))
             }
             (None, Some(target)) => self.export_git(&dir, target, &mut meter).map(Some),
             (None, None) => Err(Failure::usage("there is no TARGET")),
         };
-        meter.finish();
-        exported?.map_or(Ok(()), |report| self.say(&report))
+        meter.finish(exported, NOTHING_MADE)?.map_or(Ok(()), |report| self.say(&report))
     }
 
     fn export_git(&self, dir: &Path, target: &Path, meter: &mut Meter) -> Result<Report, Failure> {
+        expect_absent(target, Vacant::Directory)?;
         let refs = GitRefs::of_store(dir, &mut |progress| meter.tell(progress))?;
         let format = match self.ref_format {
             Store::Files => RefFormat::Files,
@@ -126,6 +126,32 @@ impl Export {
         output.line(&[line.as_bytes()])?;
         output.finish()
     }
+}
+
+/// What may stand where an export goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vacant {
+    Nothing,
+    /// An empty directory.
+    Directory,
+}
+
+/// An export makes something new. What is there already may be an earlier export, or anything else.
+pub(crate) fn expect_absent(target: &Path, vacant: Vacant) -> Result<(), Failure> {
+    let is_vacant = |dir: &Path| fs::read_dir(dir).is_ok_and(|mut names| names.next().is_none());
+    let found = match fs::symlink_metadata(target) {
+        Err(_) => return Ok(()),
+        Ok(_) if vacant == Vacant::Directory && is_vacant(target) => return Ok(()),
+        Ok(_) if target.join("refstone").is_dir() => "a refstone repository",
+        Ok(_) if target.join("objects").is_dir() => "a git repository",
+        Ok(found) if found.is_dir() => "a directory",
+        Ok(_) => "a file",
+    };
+    let text = format!("{}: expected nothing there yet, found {found}", text::path(target));
+    Err(Failure::refused(text).with_hint(
+        "an export makes something new and changes nothing that is there: choose another name, or \
+         move that away",
+    ))
 }
 
 fn borrow_objects(made: &Path, objects: &Path) -> Result<(), Failure> {

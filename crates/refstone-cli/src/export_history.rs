@@ -1,18 +1,19 @@
 //! Moves of a span, as Parquet, CSV or JSON lines.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use clap::ValueEnum;
 use refstone::exchange::{ExchangeError, ParquetMoves, Progress};
-use refstone::{ObjectFormat, ObjectId, OsEnv, RefMove, Seq, history_after};
-use refstone_log::LogReader;
+use refstone::{ObjectFormat, ObjectId, RefMove, history_after, read_object_format};
 use tempfile::NamedTempFile;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, note};
+use crate::export::{Vacant, expect_absent};
 use crate::meter::Meter;
 use crate::moves::{JsonLine, time};
+use crate::span::Span;
 use crate::text;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -20,28 +21,6 @@ pub(crate) enum HistoryFormat {
     Parquet,
     Csv,
     Jsonl,
-}
-
-/// Sequences, both ends included.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) from: Option<u64>,
-    pub(crate) to: Option<u64>,
-}
-
-impl Span {
-    /// The newest sequence that is of no interest, so that what is sealed need not be read.
-    fn after(self) -> Seq {
-        Seq::new(self.from.unwrap_or(0).saturating_sub(1))
-    }
-
-    fn holds(&self, seq: u64) -> bool {
-        self.from.is_none_or(|from| from <= seq) && !self.is_before(seq)
-    }
-
-    fn is_before(&self, seq: u64) -> bool {
-        self.to.is_some_and(|to| to < seq)
-    }
 }
 
 /// Writes the moves to a file that gets its name when it is whole, or to standard output.
@@ -53,15 +32,16 @@ pub(crate) fn export_history(
     meter: &mut Meter,
 ) -> Result<(), Failure> {
     let Some(target) = target else {
+        if format == HistoryFormat::Parquet && io::stdout().is_terminal() {
+            return Err(Failure::usage("Parquet is not for a terminal").with_hint("name a TARGET"));
+        }
         let out = BufWriter::with_capacity(64 << 10, io::stdout());
         return write_moves(dir, out, format, span, meter).map(drop);
     };
     let failed = |error: io::Error| {
         Failure::of_io(&error, format!("{}: cannot write it: {error}", text::path(target)))
     };
-    if target.exists() {
-        return Err(Failure::refused(format!("{} exists already", text::path(target))));
-    }
+    expect_absent(target, Vacant::Nothing)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let mut aside = tempfile::Builder::new();
@@ -89,20 +69,28 @@ fn write_moves<W: Write + Send>(
     span: Span,
     meter: &mut Meter,
 ) -> Result<W, Failure> {
-    let objects = LogReader::open(&OsEnv, dir)?.object_format();
+    let objects = read_object_format(dir)?;
+    span.check(dir)?;
     let mut sink = Sink::start(out, format, objects).map_err(|error| cannot_write(&error))?;
-    for (done, moved) in (0..).zip(history_after(dir, span.after(), None)?) {
-        let moved = moved?;
+    let mut exported = 0;
+    let mut moves = history_after(dir, span.after(), None)?;
+    // What is damaged behind the span is of no interest.
+    while !span.ends_at(moves.seq().get())
+        && let Some(moved) = moves.next().transpose()?
+    {
         if span.is_before(moved.seq.get()) {
             break;
         }
-        if span.holds(moved.seq.get()) {
-            sink.push(&moved).map_err(|error| cannot_write(&error))?;
-        }
-        if meter.tell(Progress { doing: "exporting", done, total: None }) == ControlFlow::Break(())
+        sink.push(&moved).map_err(|error| cannot_write(&error))?;
+        exported += 1;
+        if meter.tell(Progress { doing: "exporting", done: exported, total: None })
+            == ControlFlow::Break(())
         {
             return Err(ExchangeError::Interrupted.into());
         }
+    }
+    if exported == 0 {
+        note(&format!("there is no move {span}"));
     }
     sink.finish().map_err(|error| cannot_write(&error))
 }
@@ -183,12 +171,5 @@ mod tests {
         assert_eq!(field("a,b"), "\"a,b\"");
         assert_eq!(field("say \"x\"\n"), "\"say \"\"x\"\"\n\"");
         assert_eq!(field(""), "\"\"");
-    }
-
-    #[test]
-    fn a_span_includes_both_ends() {
-        let span = Span { from: Some(2), to: Some(3) };
-        assert_eq!([1, 2, 3, 4].map(|seq| span.holds(seq)), [false, true, true, false]);
-        assert!(Span { from: None, to: None }.holds(u64::MAX));
     }
 }

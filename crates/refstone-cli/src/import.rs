@@ -15,7 +15,7 @@ use refstone_server::{Aside, InitOptions};
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure, note};
-use crate::meter::{Meter, MeterOptions};
+use crate::meter::{Meter, MeterOptions, NOTHING_MADE};
 use crate::output::Output;
 use crate::text;
 
@@ -65,13 +65,12 @@ struct Report {
 
 impl Import {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let mut meter = Meter::new(&self.meter)?;
+        let mut meter = Meter::watch(&self.meter)?;
         let imported = match self.source.is_dir() {
             true => self.import_git(&mut meter),
             false => self.import_stream(&mut meter),
         };
-        meter.finish();
-        self.say(imported?)
+        self.say(meter.finish(imported, NOTHING_MADE)?)
     }
 
     fn import_git(&self, meter: &mut Meter) -> Result<Report, Failure> {

@@ -7,7 +7,7 @@ use refstone::{ObjectFormat, RefName};
 use refstone_server::{InitOptions, init_repository};
 use serde::Serialize;
 
-use crate::exit::{CODES, Failure};
+use crate::exit::{CODES, Failure, note};
 use crate::output::Output;
 use crate::text;
 
@@ -17,7 +17,7 @@ use crate::text;
 /// It is on stable storage when the command ends, and appears under its name whole or not at all.
 /// No commit sequence is spent: the initial target of HEAD is part of the log's first bytes.
 ///
-/// A server finds only repositories whose names end in `.git`.
+/// It is made at REPO, whatever the name; a server finds only those whose names end in `.git`.
 #[derive(Debug, Args)]
 #[command(after_long_help = CODES)]
 pub(crate) struct Init {
@@ -29,6 +29,9 @@ pub(crate) struct Init {
     /// The branch that HEAD points to; it need not exist
     #[arg(long, short = 'b', value_name = "NAME", default_value = "main")]
     initial_branch: String,
+    /// Say nothing if all is well
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
     /// Print one JSON object: path, object_format, head
     #[arg(long)]
     json: bool,
@@ -48,11 +51,21 @@ impl Init {
             initial_branch: branch(&self.initial_branch)?,
         };
         init_repository(&self.repo, &options)?;
-        self.say(&options)
+        match self.quiet {
+            true => Ok(()),
+            false => self.say(&options),
+        }
     }
 
     fn say(&self, options: &InitOptions) -> Result<(), Failure> {
-        let path = text::path(&self.repo);
+        let absolute = self.repo.canonicalize();
+        let path = absolute.unwrap_or_else(|_| self.repo.clone());
+        if path.extension().is_none_or(|extension| extension != "git") {
+            note(
+                "`refstone serve` finds repositories whose names end in .git; this one's does not",
+            );
+        }
+        let path = text::path(&path);
         let head = text::name(options.initial_branch.as_bytes());
         let object_format = options.object_format.name();
         let mut output = Output::new();

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 use refstone::{OpenError, RefMove, history_newest_first};
 
-use crate::exit::{CODES, Failure, note};
+use crate::exit::{self, CODES, Failure, note};
 use crate::moves::{self, JsonLine};
 use crate::output::Output;
 use crate::repo;
+use crate::span::Span;
+use crate::text;
 
 /// Show who moved which reference, when, from where and to where
 ///
@@ -25,7 +27,8 @@ use crate::repo;
 /// `at`, `actor`, `refname`, `old_oid`, `new_oid`, `symref`, `message`. Of text that is not UTF-8 a
 /// further field `<name>_hex` has all bytes.
 ///
-/// What the live log holds is read first, then sealed history, as far back as is shown.
+/// What the live log holds is read first, then sealed history, as far back as is shown. If something on
+/// the way is damaged, all that is sound is shown, then what is not is named, and the exit code is 1.
 ///
 /// The lock is not taken, so this works beside a running server. If a crash left transactions
 /// behind the published end of the log and nobody holds the lock, they are recovered first.
@@ -43,12 +46,8 @@ pub(crate) struct Log {
     /// Show all moves
     #[arg(long)]
     all: bool,
-    /// Only the moves of this transaction and later ones
-    #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
-    from: u64,
-    /// Only the moves of this transaction and earlier ones
-    #[arg(long, value_name = "SEQ", default_value_t = u64::MAX, hide_default_value = true)]
-    to: u64,
+    #[command(flatten)]
+    span: Span,
     /// Print one JSON object for each move
     #[arg(long)]
     json: bool,
@@ -62,35 +61,54 @@ impl Log {
         let dir = repo::log_directory(&self.repo)?;
         let reference = self.reference.as_ref().map(repo::full_name).transpose()?;
         repo::settle(&dir)?;
+        self.span.check(&dir)?;
         let moves = history_newest_first(&dir, reference.as_ref())?;
         let (shown, damage) = self.show(moves)?;
+        if shown == Shown::None && damage.is_empty() {
+            note(&self.nothing());
+        }
         // Whoever said how many need not be told that there are more.
         if shown == Shown::Some && self.max_count.is_none() {
             note("older moves are not shown; --all shows them");
         }
         // What is sound has been shown, and what is not decides how the command ends.
-        damage.map_or(Ok(()), |error| Err(error.into()))
+        let Some((last, others)) = damage.split_last() else { return Ok(()) };
+        others.iter().for_each(|error| exit::tell("error", &error.to_string()));
+        Err(Failure::of_kind(last.kind(), last.to_string()))
     }
 
-    /// Shows what was asked for, and gives the last damage on the way.
+    fn nothing(&self) -> String {
+        let of = self
+            .reference
+            .as_ref()
+            .map(|name| format!(" of {}", text::printable_name(name.as_encoded_bytes())));
+        format!("there is no move{} {}", of.unwrap_or_default(), self.span)
+    }
+
+    /// Shows what was asked for, and gives the damage on the way.
     fn show(
         &self,
         moves: impl Iterator<Item = Result<RefMove, OpenError>>,
-    ) -> Result<(Shown, Option<OpenError>), Failure> {
+    ) -> Result<(Shown, Vec<OpenError>), Failure> {
         let mut left = if self.all { usize::MAX } else { self.max_count.unwrap_or(DEFAULT_COUNT) };
-        let (mut shown, mut damage) = (Shown::All, None);
+        let (mut shown, mut damage) = (Shown::None, Vec::new());
         let mut output = Output::new();
         for moved in moves {
             match moved {
-                Err(error) => damage = Some(error),
-                Ok(moved) if moved.seq.get() > self.to => {}
-                Ok(moved) if moved.seq.get() < self.from => break,
+                // It stands for older moves, and none of them is asked for.
+                Err(_) if left == 0 => {
+                    shown = Shown::Some;
+                    break;
+                }
+                Err(error) => damage.push(error),
+                Ok(moved) if self.span.is_before(moved.seq.get()) => {}
+                Ok(moved) if self.span.is_behind(moved.seq.get()) => break,
                 Ok(_) if left == 0 => {
                     shown = Shown::Some;
                     break;
                 }
                 Ok(moved) => {
-                    left -= 1;
+                    (left, shown) = (left - 1, Shown::All);
                     self.say(&mut output, &moved)?;
                 }
             }
@@ -107,9 +125,10 @@ impl Log {
     }
 }
 
-/// Whether there are older moves that were not shown.
+/// How many of the moves that match were shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
+    None,
     All,
     Some,
 }

@@ -1,6 +1,6 @@
 //! The `refstone` command. Each subcommand is a module; `output` prints, `exit` sorts failures into
 //! exit codes, `repo` finds the log and makes it fit to be read, `text` makes bytes readable, `moves`
-//! shows moves, `at` reads points in time, `meter` tells how far something is, and `interrupt` stops
+//! shows moves, `at` and `span` read points in time, `meter` tells how far something is, and `interrupt` stops
 //! it.
 
 mod at;
@@ -23,6 +23,7 @@ mod repair;
 mod repo;
 mod restore;
 mod serve;
+mod span;
 mod stat;
 mod tail;
 mod text;
@@ -38,7 +39,8 @@ use crate::exit::{CODES, Failure};
 /// A durable store of git references: every move is one transaction in a log that is synced before
 /// it is acknowledged, and that any Arrow reader opens.
 ///
-/// REPO is the path of a `<name>.git` that holds `refstone/`, or of that directory itself. `refs`,
+/// REPO is the path of a `<name>.git` that holds `refstone/` (`.git` may be left out), or of that directory
+/// itself. `refs`,
 /// `log`, `tail`, `objects`, `stat` and `verify` work beside a running `serve`, and show what is
 /// durable. `stat` and `verify` never change anything; the others first finish what a crash left, if
 /// nobody holds the lock. `update-ref`, `restore`, `compact` and `rebuild` hold the lock.

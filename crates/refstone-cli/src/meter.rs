@@ -18,6 +18,9 @@ pub(crate) struct MeterOptions {
     progress: bool,
 }
 
+/// What an import or an export that was stopped leaves.
+pub(crate) const NOTHING_MADE: &str = "nothing was made, and it can be run again";
+
 /// Shows progress, and asks whether to go on.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -29,10 +32,15 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(options: &MeterOptions) -> Result<Meter, Failure> {
+    /// A meter for what leaves nothing half done when it is told to stop.
+    pub(crate) fn watch(options: &MeterOptions) -> Result<Meter, Failure> {
+        Ok(Meter::new(options, Interrupt::watch()?))
+    }
+
+    pub(crate) fn new(options: &MeterOptions, interrupt: Interrupt) -> Meter {
         let terminal = io::stderr().is_terminal();
         let shown = terminal || options.progress;
-        Ok(Meter { interrupt: Interrupt::watch()?, shown, terminal, last: None })
+        Meter { interrupt, shown, terminal, last: None }
     }
 
     /// Notes how far it is.
@@ -47,11 +55,13 @@ impl Meter {
         }
     }
 
-    /// Ends the line that changes.
-    pub(crate) fn finish(&mut self) {
+    /// Ends the line that changes, and judges what the command came to. Where it was told to stop,
+    /// `kept` says what holds now.
+    pub(crate) fn finish<T>(mut self, ended: Result<T, Failure>, kept: &str) -> Result<T, Failure> {
         if self.shown && self.terminal && self.last.take().is_some() {
             let _ = io::stderr().write_all(b"\n");
         }
+        self.interrupt.judge(ended, kept)
     }
 
     fn is_due(&self, progress: Progress) -> bool {

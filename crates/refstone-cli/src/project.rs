@@ -8,6 +8,7 @@ use refstone::read_view;
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
+use crate::meter::{Meter, MeterOptions};
 use crate::output::Output;
 use crate::repo;
 use crate::text;
@@ -26,6 +27,8 @@ use crate::text;
 pub(crate) struct Project {
     /// The repository
     repo: PathBuf,
+    #[command(flatten)]
+    meter: MeterOptions,
     /// Print one JSON object: path, seq, refs
     #[arg(long)]
     json: bool,
@@ -49,8 +52,11 @@ impl Project {
             return Err(Failure::environment(text)
                 .with_hint("a projection is for a repository, as `refstone init` makes it"));
         };
+        let mut meter = Meter::watch(&self.meter)?;
         let view = read_view(&dir)?;
-        let projected = project(repository, &view)?;
+        let projected = project(repository, &view, &mut |progress| meter.tell(progress));
+        let projected = projected.map_err(Failure::from);
+        let projected = meter.finish(projected, "no file was changed, and it can be run again")?;
         let path = text::path(repository);
         let report = Report { path, seq: view.seq().get(), refs: projected };
         let mut output = Output::new();

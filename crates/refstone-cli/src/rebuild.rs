@@ -39,9 +39,12 @@ impl Rebuild {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
         let store = compact::open(&dir)?;
+        let interrupt = compact::close_when_interrupted(&store)?;
         let rebuilt = store.rebuild();
         let closed = store.close();
-        rebuilt?;
+        let rebuilt = rebuilt.map_err(Failure::from);
+        interrupt
+            .judge(rebuilt, "each table is sound, the old one or the new; it can be run again")?;
         closed?;
         let tables = survey(&dir)?.tables;
         let rebuilt = JsonRebuilt {

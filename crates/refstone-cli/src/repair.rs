@@ -1,10 +1,11 @@
 //! `refstone repair`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refstone::{OsEnv, Seq};
-use refstone_log::{RepairError, RepairOptions, Repaired, repair};
+use refstone::{ErrorKind, OsEnv, RefName, ResumeError, ResumeOptions, Resumed, Seq, resume};
+use refstone_log::{OpenError, RepairError, RepairOptions, Repaired, repair};
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
@@ -22,6 +23,10 @@ use crate::text::{self, ranges};
 /// transaction moved shows where the transactions before it had left it, until it is moved again:
 /// compare `refstone refs` with a clone or a backup.
 ///
+/// Where the live log is missing, or an older copy that ends before history does, and history is whole,
+/// the new log goes on behind history. What only the lost log had is lost, and the sequences that it may
+/// have given out are recorded as a gap. An older copy is kept like a damaged file.
+///
 /// A log in which nothing is damaged is refused, and so is one that somebody writes.
 ///
 /// With --json, one object: `original`, which is null after --dry-run, `damage`, `transactions`,
@@ -38,6 +43,10 @@ pub(crate) struct Repair {
     /// A copy of this log's refs.arrow, whose schema takes the place of a damaged one
     #[arg(long, value_name = "FILE")]
     schema_from: Option<PathBuf>,
+    /// What HEAD pointed to when the repository was made, where the live log is missing and no table
+    /// tells
+    #[arg(long, value_name = "REF")]
+    head: Option<OsString>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -58,15 +67,49 @@ struct JsonRepaired {
 impl Repair {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
+        let head = self.head.as_ref().map(repo::full_name).transpose()?;
         let options = RepairOptions { dry_run: self.dry_run, schema_from: self.schema_from };
-        let repaired = repair(&OsEnv, &dir, &options).map_err(|error| explain(&error))?;
         let mut output = Output::new();
-        match self.json {
-            true => output.json(&JsonRepaired::of(&repaired))?,
-            false => say(&mut output, &repaired)?,
+        match (made(&dir, &options, head)?, self.json) {
+            (Made::Repaired(repaired), true) => output.json(&JsonRepaired::of(&repaired))?,
+            (Made::Repaired(repaired), false) => say(&mut output, &repaired)?,
+            (Made::Resumed(resumed), true) => output.json(&JsonRepaired::of_resumed(&resumed))?,
+            (Made::Resumed(resumed), false) => say_resumed(&mut output, &resumed, self.dry_run)?,
         }
         output.finish()
     }
+}
+
+/// What a new live log was made of.
+enum Made {
+    /// A damaged one.
+    Repaired(Repaired),
+    /// The history of one that is lost.
+    Resumed(Resumed),
+}
+
+fn made(dir: &Path, options: &RepairOptions, head: Option<RefName>) -> Result<Made, Failure> {
+    let error = match repair(&OsEnv, dir, options) {
+        Ok(repaired) => return Ok(Made::Repaired(repaired)),
+        Err(error) => error,
+    };
+    match error {
+        RepairError::NotDamaged { .. } | RepairError::Log(OpenError::MissingLive { .. }) => {}
+        _ => return Err(explain(&error)),
+    }
+    let resumed = resume(dir, &ResumeOptions { dry_run: options.dry_run, head });
+    resumed.map(Made::Resumed).map_err(|problem| match problem {
+        ResumeError::NotLost { .. } => explain(&error),
+        ResumeError::Open(problem) if problem.kind() == ErrorKind::Corrupt => {
+            Failure::refused(problem.to_string()).with_hint(
+                "nothing was changed; a file of history is restored from a backup, since a new live log \
+                 can only go on behind a history that is whole",
+            )
+        }
+        ResumeError::Open(problem) => problem.into(),
+        ResumeError::NoHead { .. } => Failure::usage(problem.to_string()),
+        problem => Failure::refused(problem.to_string()),
+    })
 }
 
 fn explain(error: &RepairError) -> Failure {
@@ -83,6 +126,19 @@ fn explain(error: &RepairError) -> Failure {
 }
 
 impl JsonRepaired {
+    fn of_resumed(resumed: &Resumed) -> JsonRepaired {
+        JsonRepaired {
+            original: resumed.original.as_deref().map(text::path),
+            damage: resumed.damage.to_string(),
+            transactions: 0,
+            last_seq: resumed.sealed_seq.get(),
+            lost: Vec::new(),
+            given_up: ranges(&[resumed.given_up]),
+            damaged_bytes: Vec::new(),
+            torn_bytes: Vec::new(),
+        }
+    }
+
     fn of(repaired: &Repaired) -> JsonRepaired {
         let bytes = |range: &std::ops::Range<u64>| [range.start, range.end];
         JsonRepaired {
@@ -121,10 +177,28 @@ fn say(output: &mut Output, repaired: &Repaired) -> Result<(), Failure> {
     }
     let line = match &repaired.original {
         Some(original) => kept(original),
-        None => "nothing was changed: this was a dry run".to_owned(),
+        None => DRY.to_owned(),
     };
     output.line(&[line.as_bytes()])
 }
+
+fn say_resumed(output: &mut Output, resumed: &Resumed, dry_run: bool) -> Result<(), Failure> {
+    let Resumed { damage, sealed_seq, given_up, original, .. } = resumed;
+    output.line(&[text::printable_name(damage.to_string().as_bytes()).as_bytes()])?;
+    let goes_on = if dry_run { "would go on" } else { "goes on" };
+    let line =
+        format!("repaired: a new live log {goes_on} behind transaction {sealed_seq} of history");
+    output.line(&[line.as_bytes()])?;
+    output.line(&[behind(*given_up).as_bytes()])?;
+    match original {
+        Some(original) => output.line(&[kept(original).as_bytes()])?,
+        None if dry_run => output.line(&[DRY.as_bytes()])?,
+        None => {}
+    }
+    Ok(())
+}
+
+const DRY: &str = "nothing was changed: this was a dry run";
 
 fn kept(original: &Path) -> String {
     format!("the damaged log is kept in {}", text::path(original))
@@ -139,7 +213,7 @@ fn lost(lost: &[(Seq, Seq)]) -> String {
 
 fn behind(given_up: (Seq, Seq)) -> String {
     format!(
-        "perhaps lost: what stood behind is not readable; sequences {} are not given out again",
+        "perhaps lost: what stood behind; sequences {} are not given out again",
         text::show_ranges(&[given_up])
     )
 }

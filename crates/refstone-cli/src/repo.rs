@@ -11,8 +11,11 @@ use crate::exit::{Failure, note};
 
 /// The directory with the reference log of the repository at `path`.
 ///
-/// `path` is `<name>.git`, or the directory itself.
+/// `path` is `<name>.git`, `<name>`, or the directory itself.
 pub(crate) fn log_directory(path: &Path) -> Result<PathBuf, Failure> {
+    let mut named = path.as_os_str().to_owned();
+    named.push(".git");
+    let path = if path.exists() || !Path::new(&named).is_dir() { path } else { named.as_ref() };
     let below = path.join("refstone");
     if below.is_dir() {
         return Ok(below);
@@ -78,12 +81,15 @@ pub(crate) fn settle(dir: &Path) -> Result<(), Failure> {
 }
 
 fn has_unpublished_tail(dir: &Path) -> Result<bool, Failure> {
-    let mut reader = LogReader::open(&OsEnv, dir)?;
+    // Whoever reads next meets damage at the same place, after what is sound.
+    let mut reader = match LogReader::open(&OsEnv, dir) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(false),
+        reader => reader?,
+    };
     loop {
         match reader.next() {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(reader.has_unpublished_tail()?),
-            // Whoever reads next meets the damage at the same place, after what is sound.
             Err(_) => return Ok(false),
         }
     }

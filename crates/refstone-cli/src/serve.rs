@@ -27,6 +27,8 @@ use crate::text;
 /// The user name of a push is recorded as its actor, and no password is checked: a server that must
 /// not believe its clients stands behind a proxy that does.
 ///
+/// DATA has one server at a time: a second one does not start.
+///
 /// When the server is ready, standard output gets its URL and a line to push with; with --json one
 /// object: `url`, `data`, `pid`. The first SIGINT or SIGTERM stops it: it takes no more requests,
 /// finishes those in flight, closes every log, and ends with exit code 0. The second one ends it at
@@ -177,6 +179,9 @@ fn explain(error: &ServerError) -> Failure {
     let text = exit::chain(error);
     match error {
         ServerError::Data { source, .. } => Failure::of_io(source, text),
+        ServerError::Served { .. } => Failure::environment(text).with_hint(
+            "stop that `refstone serve`, or push to it; another directory may have a server of its own",
+        ),
         _ => Failure::environment(text),
     }
 }

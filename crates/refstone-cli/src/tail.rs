@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use refstone::{History, OpenError, RefMove, Seq, history_after, read_view};
+use refstone::{History, OpenError, RefMove, Seq, history_after};
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure, note};
@@ -13,6 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::moves::{self, JsonMove};
 use crate::output::Output;
 use crate::repo;
+use crate::span;
 
 /// How often the log is looked at for more.
 const POLL: Duration = Duration::from_millis(50);
@@ -64,7 +65,7 @@ impl Tail {
         let reference = self.reference.as_ref().map(repo::full_name).transpose()?;
         let interrupt = Interrupt::watch()?;
         repo::settle(&dir)?;
-        self.note_if_ahead(&dir)?;
+        self.note_if_ahead(&dir);
         let moves = history_after(&dir, Seq::new(self.after), reference.as_ref())?;
         let mut output = Output::new();
         let mut transactions = Transactions { moves, begun: Vec::new(), failed: None };
@@ -81,19 +82,17 @@ impl Tail {
     }
 
     /// A log that was restored from a backup may be behind its followers.
-    fn note_if_ahead(&self, dir: &Path) -> Result<(), Failure> {
+    fn note_if_ahead(&self, dir: &Path) {
         if self.after == 0 {
-            return Ok(());
+            return;
         }
-        let newest = read_view(dir)?.seq();
-        if Seq::new(self.after) > newest {
+        if let Some(newest) = span::newest(dir).filter(|newest| *newest < Seq::new(self.after)) {
             note(&format!(
-                "transaction {} is not there yet, the newest is {newest}: if this was restored from \
-                 a backup, transactions up to {} are passed over",
-                self.after, self.after
+                "{}: if this was restored from a backup, transactions up to {} are passed over",
+                span::not_there_yet(self.after, newest),
+                self.after
             ));
         }
-        Ok(())
     }
 
     /// Prints what there is by now.

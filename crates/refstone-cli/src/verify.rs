@@ -8,6 +8,7 @@ use refstone_log::VerifyReport;
 use serde::Serialize;
 
 use crate::exit::{self, CODES, Code, Failure};
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::repo;
 use crate::text;
@@ -19,15 +20,16 @@ use crate::text;
 /// and that the tables say what history says. Changes nothing and takes no lock: beside a running
 /// server, commits in flight are counted as unpublished or unfinished, and are no damage.
 ///
-/// If something is damaged, says what and where, and ends with exit code 1. A damaged table loses
+/// If something is damaged, says what and where, checks what else there is, and ends with exit code 1. A damaged table loses
 /// nothing: it is a cache, and `refstone rebuild` makes it anew.
 ///
 /// Gaps that a repair recorded are told, and are no damage.
 ///
 /// With --json, one object: `ok`; the counts of the live log; `gaps` (ranges of lost sequences);
-/// `history` and `tables` (`files`, `rows`, `bytes`); `damage`, the first that was met, which is
+/// `history` and `tables` (`files`, `rows`, `bytes`, of those that are sound); `sound_history` (ranges of
+/// the transactions in them); `damage`, the first that was met, which is
 /// null or has `text` and, where it is known, `offset` (bytes from the start of the live log) and
-/// `seq`; `damaged_tables` (texts).
+/// `seq`; `all_damage` (texts); `damaged_tables` (texts).
 #[derive(Debug, Args)]
 #[command(after_long_help = CODES)]
 pub(crate) struct Verify {
@@ -50,8 +52,10 @@ struct JsonReport {
     unfinished_bytes: u64,
     gaps: Vec<[u64; 2]>,
     history: JsonChecked,
+    sound_history: Vec<[u64; 2]>,
     tables: JsonChecked,
     damage: Option<JsonDamage>,
+    all_damage: Vec<String>,
     damaged_tables: Vec<String>,
 }
 
@@ -72,6 +76,7 @@ struct JsonDamage {
 impl Verify {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
+        Interrupt::end_at_once("what was checked so far is not told; nothing was changed")?;
         let report = verify(&dir)?;
         let said = match self.json {
             true => say_json(&report),
@@ -127,8 +132,10 @@ fn say_json(report: &StoreReport) -> Result<(), Failure> {
         unfinished_bytes: live.unfinished_bytes,
         gaps: text::ranges(&live.gaps),
         history: report.history.into(),
+        sound_history: text::ranges(&report.sound_history),
         tables: report.tables.into(),
         damage: report.damage.first().map(JsonDamage::of),
+        all_damage: report.damage.iter().map(ToString::to_string).collect(),
         damaged_tables: report.damaged_tables.iter().map(ToString::to_string).collect(),
     })?;
     output.finish()
@@ -137,11 +144,15 @@ fn say_json(report: &StoreReport) -> Result<(), Failure> {
 fn say(report: &StoreReport) -> Result<(), Failure> {
     let live = &report.live;
     let mut output = Output::new();
-    let verdict = if report.damage.is_empty() { "sound" } else { "sound up to the damage" };
+    let verdict = match (report.damage.is_empty(), report.sealed_seq.get()) {
+        (true, _) => "sound",
+        (false, 0) => "sound up to the damage",
+        (false, _) => "sound apart from the damage",
+    };
     if report.sealed_seq.get() > 0 {
         output.line(&[format!("{verdict}: {}", all(report)).as_bytes()])?;
         output.line(&[format!("live log: {}", counts(live)).as_bytes()])?;
-        output.line(&[format!("history: {}", files(&report.history, "moves")).as_bytes()])?;
+        output.line(&[history(report).as_bytes()])?;
         output.line(&[format!("tables: {}", files(&report.tables, "references")).as_bytes()])?;
     } else {
         output.line(&[format!("{verdict}: {}", counts(live)).as_bytes()])?;
@@ -156,6 +167,9 @@ fn say(report: &StoreReport) -> Result<(), Failure> {
     }
     output.finish()?;
     report.damage.iter().for_each(|damage| exit::tell("error", &damage.to_string()));
+    if !report.damage.is_empty() {
+        exit::tell("hint", exit::DAMAGED);
+    }
     report.damaged_tables.iter().for_each(|damage| exit::tell("error", &damage.to_string()));
     if !report.damaged_tables.is_empty() {
         exit::tell(
@@ -168,7 +182,16 @@ fn say(report: &StoreReport) -> Result<(), Failure> {
 
 fn all(report: &StoreReport) -> String {
     let moves = report.history.rows + report.live.rows;
-    format!("{moves} moves, the newest of transaction {}", report.live.last_seq)
+    let newest = report.live.last_seq.max(report.sealed_seq);
+    format!("{moves} moves, the newest of transaction {newest}")
+}
+
+fn history(report: &StoreReport) -> String {
+    let line = format!("history: {}", files(&report.history, "moves"));
+    match report.sound_history.as_slice() {
+        [] => line,
+        sound => format!("{line}, of the transactions {}", text::show_ranges(sound)),
+    }
 }
 
 fn files(Checked { files, rows, bytes, .. }: &Checked, of: &str) -> String {

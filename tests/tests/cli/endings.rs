@@ -45,6 +45,69 @@ fn a_log_that_is_gone_beside_its_history_is_damage() {
     }
 }
 
+// Breaks: reading nothing where the live log is missing.
+#[test]
+fn history_is_told_without_its_live_log_and_a_repair_goes_on_behind_it() {
+    let repo = Repo::new();
+    repo.update(&format!("create refs/heads/a {}\n", oid('1')));
+    repo.update(&format!("create refs/heads/b {}\n", oid('2')));
+    repo.run("compact", &[]).done();
+    let before = repo.run("log", &[]).done().to_owned();
+    repo.update(&format!("create refs/heads/c {}\n", oid('3')));
+    std::fs::remove_file(repo.live()).unwrap();
+
+    let log = repo.run("log", &[]);
+    log.failed(1, "the live log is missing");
+    log.failed(1, "`refstone repair --dry-run` tells what can be saved");
+    assert_eq!(log.stdout, before.as_bytes());
+    let export = repo.run("export", &["--history", "--format", "jsonl"]);
+    export.failed(1, "the live log is missing");
+    assert_eq!(export.stdout.iter().filter(|byte| **byte == b'\n').count(), 2);
+    let whole = repo.run("export", &["--history", "--format", "csv", "--to", "2"]);
+    assert_eq!(whole.done().lines().count(), 3);
+    let verify = repo.run("verify", &[]);
+    verify.failed(1, "the live log is missing");
+    assert!(
+        verify
+            .stdout
+            .starts_with(b"sound apart from the damage: 2 moves, the newest of transaction 2")
+    );
+    repo.run("refs", &[]).failed(1, "the live log is missing");
+
+    let plan = repo.run("repair", &["--dry-run"]);
+    assert!(plan.done().contains("would go on behind transaction 2 of history\n"), "{plan:?}");
+    assert!(!repo.live().exists());
+    let report = &repo.run("repair", &["--json"]).json()[0];
+    assert_eq!((&report["last_seq"], &report["original"]), (&2.into(), &serde_json::Value::Null));
+    let given_up = report["given_up"][0][1].as_u64().unwrap();
+    assert_eq!(repo.run("log", &[]).done(), before);
+    repo.update(&format!("create refs/heads/d {}\n", oid('4')));
+    assert_eq!(repo.run("log", &["-1", "--json"]).json()[0]["seq"], given_up + 1);
+    repo.run("verify", &[]).done();
+    repo.run("repair", &[]).failed(1, "nothing in this log is damaged");
+}
+
+#[test]
+fn an_older_copy_of_the_live_log_gives_way_to_one_that_goes_on() {
+    let repo = Repo::new();
+    repo.update(&format!("create refs/heads/a {}\n", oid('1')));
+    let old = std::fs::read(repo.live()).unwrap();
+    repo.update(&format!("create refs/heads/b {}\n", oid('2')));
+    repo.run("compact", &[]).done();
+    std::fs::write(repo.live(), &old).unwrap();
+    for command in ["verify", "compact"] {
+        repo.run(command, &[])
+            .failed(1, "to reach transaction 2, as history does, found 1: it is an");
+    }
+    let told = repo.run("repair", &[]);
+    assert!(told.done().contains("goes on behind transaction 2 of history\n"), "{told:?}");
+    let kept = repo.log_dir().join("refs.arrow.damaged-1");
+    assert!(told.done().contains(&format!("is kept in {}\n", kept.display())), "{told:?}");
+    assert_eq!(std::fs::read(kept).unwrap(), old);
+    assert_eq!(repo.run("refs", &[]).done().lines().count(), 2);
+    repo.run("verify", &[]).done();
+}
+
 fn repo_with_many() -> Repo {
     let repo = Repo::new();
     let one = oid('1');

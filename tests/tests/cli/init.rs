@@ -19,11 +19,32 @@ fn hash_and_branch_are_chosen_and_told() {
     let told =
         run(["init", path.to_str().unwrap(), "--object-format", "sha256", "-b", "dev", "--json"]);
     let expected = serde_json::json!({
-        "path": path, "object_format": "sha256", "head": "refs/heads/dev",
+        "path": path.canonicalize().unwrap(), "object_format": "sha256", "head": "refs/heads/dev",
     });
     assert_eq!(told.json(), [expected]);
     let refs = run(["refs", path.to_str().unwrap(), "--symbolic"]);
     assert_eq!(refs.done(), "ref: refs/heads/dev HEAD\n");
+}
+
+#[test]
+fn the_path_that_was_made_is_told_whatever_its_name() {
+    let scratch = TempDir::new().unwrap();
+    let init = |name: &str, options: &[&str]| {
+        let mut command = crate::command::refstone();
+        command.current_dir(scratch.path()).args(["init", name]).args(options);
+        crate::command::feed(command, b"")
+    };
+    let told = init("plain", &[]);
+    let path = scratch.path().canonicalize().unwrap().join("plain");
+    assert!(told.done().starts_with(&format!("created {}: ", path.display())), "{told:?}");
+    assert!(told.stderr.contains("names end in .git"), "{told:?}");
+    assert_eq!(run(["log", path.to_str().unwrap()]).done(), "");
+    assert_eq!(init("usual.git", &[]).stderr, "");
+    let usual = path.with_file_name("usual");
+    assert_eq!(run(["log", usual.to_str().unwrap()]).done(), "", "git finds it so, too");
+    let quiet = init("quiet", &["-q"]);
+    assert_eq!((quiet.done(), quiet.stderr.as_str()), ("", ""));
+    init("quiet", &["-q"]).failed(1, "exists already");
 }
 
 #[test]
@@ -39,6 +60,8 @@ fn a_directory_of_something_else_is_left_alone() {
     let scratch = TempDir::new().unwrap();
     std::fs::write(scratch.path().join("thesis.txt"), "years").unwrap();
     run(["init", scratch.path().to_str().unwrap()]).failed(1, "is no refstone repository");
+    std::fs::create_dir(scratch.path().join(".git")).unwrap();
+    run(["init", scratch.path().to_str().unwrap()]).failed(1, "hint: `refstone import` makes");
 }
 
 #[test]

@@ -101,6 +101,37 @@ fn the_live_log_and_history_are_one() {
     assert_eq!(range.stderr, "");
 }
 
+// Breaks: ending without a word, as if nothing had ever moved.
+#[test]
+fn what_matches_nothing_is_told_and_what_cannot_match_is_refused() {
+    let repo = repo_with_history();
+    for (arguments, words) in [
+        (&["refs/heads/none"][..], "there is no move of refs/heads/none in this log"),
+        (&["refs/heads/b", "--from", "3"], "of refs/heads/b from transaction 3 on"),
+        (&["refs/heads/b", "--to", "1"], "of refs/heads/b up to transaction 1"),
+        (&["--from", "4"], "there is no move from transaction 4 on"),
+    ] {
+        let shown = repo.run("log", arguments);
+        assert_eq!(shown.done(), "");
+        assert_eq!(shown.stderr.lines().count(), 1);
+        assert!(shown.stderr.starts_with("note: ") && shown.stderr.contains(words), "{shown:?}");
+    }
+    let export =
+        |span: &[&str]| repo.run("export", &[&["--history", "--format", "jsonl"], span].concat());
+    let shown = export(&["--from", "4"]);
+    assert_eq!((shown.done(), shown.stderr.lines().count()), ("", 1));
+    for run in [repo.run("log", &["--from", "5"]), export(&["--from", "5"])] {
+        run.failed(1, "transaction 5 is not there yet, the newest is 3");
+        assert_eq!(run.stdout, b"");
+    }
+    for run in
+        [repo.run("log", &["--from", "3", "--to", "2"]), export(&["--from", "3", "--to", "2"])]
+    {
+        run.failed(2, "expected --to not before --from, found --from 3 --to 2");
+    }
+    repo.run("export", &["target", "--from", "2"]).failed(2, "are for --history");
+}
+
 // Break: writing the actor as it is. The escape sequence would clear the screen of the auditor.
 #[test]
 fn nothing_in_a_log_drives_the_terminal_of_its_reader() {

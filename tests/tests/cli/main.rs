@@ -9,6 +9,7 @@ mod exchange;
 mod git;
 mod grammar_as_git;
 mod init;
+mod interrupts;
 mod log;
 mod objects_as_git;
 mod refs;

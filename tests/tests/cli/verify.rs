@@ -25,6 +25,7 @@ fn a_sound_log_is_counted() {
     let expected = json!({
         "ok": true, "transactions": 2, "rows": 3, "first_seq": 1, "last_seq": 2, "bytes": bytes,
         "unpublished": 0, "unfinished_bytes": 0, "gaps": [], "damage": null, "damaged_tables": [],
+        "sound_history": [], "all_damage": [],
         "history": {"files": 0, "rows": 0, "bytes": 0},
         "tables": {"files": 0, "rows": 0, "bytes": 0},
     });
