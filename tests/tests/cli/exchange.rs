@@ -163,8 +163,9 @@ fn an_import_that_is_interrupted_or_killed_leaves_nothing_and_runs_again() {
         }
         assert!(said.contains("writing: "), "progress was asked for: {said}");
     }
-    let told = import(work.path(), &repo, &["--json"]);
+    let told = import(work.path(), &repo, &["--json", "--progress"]);
     assert_eq!(told.json()[0]["moves"], 60_002);
+    assert!(told.stderr.contains("\nsealing: "), "{told:?}");
     assert_eq!(entries(scratch.path()), std::slice::from_ref(&repo));
     let verified = &run(arguments(&["verify", "--json"], &[&repo])).json()[0];
     assert_eq!((&verified["ok"], &verified["transactions"]), (&true.into(), &0.into()));
