@@ -81,7 +81,7 @@ pub enum ServerError {
     /// Another server has the data directory.
     #[error("the data directory {path} is served by another process")]
     Served {
-        /// The directory as given.
+        /// The directory.
         path: PathBuf,
     },
     /// git cannot be run.
@@ -112,10 +112,9 @@ impl Server {
             std::fs::read_dir(&data)?;
             Ok(data)
         });
-        let data =
-            data.map_err(|source| ServerError::Data { path: options.data.clone(), source })?;
+        let data = data.map_err(|source| ServerError::Data { path: options.data, source })?;
         check_git()?;
-        let lock = lock(&data, &options.data)?;
+        let lock = lock(&data)?;
         Ok(Self {
             service: Arc::new(Service {
                 repositories: Repositories::new(data, options.min_free),
@@ -178,14 +177,16 @@ impl Server {
 /// Takes the lock of the data directory, of the directory itself: nothing is written for it, and it dies
 /// with the process. Repositories have locks of their own, which are taken when they are first used; so
 /// without this a second server would start, and then fail at each push.
-fn lock(data: &Path, as_given: &Path) -> Result<File, ServerError> {
-    let path = || as_given.to_owned();
-    let cannot = |source| ServerError::Data { path: path(), source };
-    let directory = File::open(data).map_err(cannot)?;
+fn lock(data: &Path) -> Result<File, ServerError> {
+    let path = data.to_owned();
+    let directory = match File::open(data) {
+        Ok(directory) => directory,
+        Err(source) => return Err(ServerError::Data { path, source }),
+    };
     match directory.try_lock() {
         Ok(()) => Ok(directory),
-        Err(TryLockError::WouldBlock) => Err(ServerError::Served { path: path() }),
-        Err(TryLockError::Error(source)) => Err(cannot(source)),
+        Err(TryLockError::WouldBlock) => Err(ServerError::Served { path }),
+        Err(TryLockError::Error(source)) => Err(ServerError::Data { path, source }),
     }
 }
 
