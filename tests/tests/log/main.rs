@@ -14,6 +14,7 @@ mod group_commit;
 mod read_only;
 mod recovery;
 mod repair;
+mod resume;
 mod rewrite;
 mod secrets;
 mod space;
