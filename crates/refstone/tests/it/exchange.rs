@@ -401,3 +401,19 @@ fn a_projection_is_what_git_reads_and_follows_the_view() {
     assert!(listed.contains("refs/heads/trunk"));
     assert!(!target.join("refs/remotes").exists());
 }
+
+// Breaks: asking when some files are replaced already; not asking at all.
+#[test]
+fn a_projection_that_is_stopped_has_changed_no_file() {
+    let source = Source::new(RefFormat::Files, ObjectFormat::Sha1);
+    source.import();
+    let target = source.scratch.path().join("p.git");
+    let target = GitRepository::init(&target, ObjectFormat::Sha1, RefFormat::Files).unwrap().dir;
+    let head = fs::read(target.join("HEAD")).unwrap();
+    let view = read_view(&source.store()).unwrap();
+    let stopped = project(&target, &view, &mut |_| ControlFlow::Break(()));
+    assert!(matches!(stopped, Err(ExchangeError::Interrupted)), "{stopped:?}");
+    assert!(!target.join("packed-refs").exists());
+    assert_eq!(fs::read(target.join("HEAD")).unwrap(), head);
+    assert_eq!(fs::read_dir(target.join("refs/heads")).unwrap().count(), 0);
+}

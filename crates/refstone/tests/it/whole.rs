@@ -203,3 +203,14 @@ fn what_a_store_did_is_counted_from_its_opening() {
     assert_eq!((stats.compactions.compactions, stats.compactions.done.sealed), (1, 54));
     assert_eq!(stats.sealed_seq, Seq::new(54));
 }
+
+// Breaks: going through all tables, however long it takes, while whoever closes the store waits.
+#[test]
+fn a_rebuild_stops_when_its_store_is_closed() {
+    let scratch = store_with_files();
+    let table = only(&scratch, "tables", "1-");
+    fs::write(&table, b"nonsense").unwrap();
+    scratch.store.close().unwrap();
+    assert_eq!(scratch.store.rebuild().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(fs::read(table).unwrap(), b"nonsense");
+}
