@@ -523,7 +523,7 @@ impl RefStore {
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if history cannot be read, or tables cannot be written.
+    /// [`ReadError`] if history cannot be read, if tables cannot be written, or if the store is closed.
     pub fn rebuild(&self) -> Result<(), ReadError> {
         self.maintenance.rebuild()
     }
