@@ -165,6 +165,8 @@
 // In reading order. First the values.
 mod oid;
 
+mod short_bytes;
+
 mod name;
 
 mod edit;

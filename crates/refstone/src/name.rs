@@ -6,10 +6,13 @@
 //! `.git/foo` beside `.git/config`. That is an accident of keeping refs in files.)
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
 
 use bstr::{BStr, BString, ByteSlice};
+
+use crate::short_bytes::ShortBytes;
 
 /// The longest name in bytes.
 ///
@@ -23,7 +26,8 @@ const REFS: &[u8] = b"refs/";
 /// A full, legal ref name such as `refs/heads/main` or `HEAD`.
 ///
 /// Names are bytes, not text: everything above `0x7f` is legal, valid UTF-8 or not. They compare
-/// and sort as unsigned bytes. A clone shares the bytes and costs one atomic increment.
+/// and sort as unsigned bytes. A clone does not allocate: a short name is kept in place, the bytes
+/// of a longer one are shared.
 ///
 /// ```
 /// use refstone::RefName;
@@ -32,8 +36,8 @@ const REFS: &[u8] = b"refs/";
 /// assert!(RefName::new("refs/heads/a..b").is_err());
 /// # Ok::<(), refstone::NameError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RefName(Arc<[u8]>);
+#[derive(Clone)]
+pub struct RefName(ShortBytes);
 
 /// What a push does to a ref, as far as names are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,13 +89,14 @@ impl RefName {
     pub fn new(name: impl Into<BString>) -> Result<RefName, NameError> {
         let name = name.into();
         match check(name.as_bstr()) {
-            Ok(()) => Ok(RefName(Vec::from(name).into())),
+            Ok(()) => Ok(RefName::from_proven(&name)),
             Err(problem) => Err(NameError { name, problem }),
         }
     }
 
     /// The name with these bytes, which a checksum proves to be those of a name that was checked
     /// when it was written. Checking again would cost more than reading the row it is in.
+    #[inline]
     pub(crate) fn from_proven(name: &[u8]) -> RefName {
         RefName(name.into())
     }
@@ -99,19 +104,20 @@ impl RefName {
     /// `HEAD`.
     #[must_use]
     pub fn head() -> RefName {
-        RefName((*b"HEAD").into())
+        RefName::from_proven(b"HEAD")
     }
 
     /// The raw bytes.
     #[must_use]
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_slice()
     }
 
     /// The raw bytes as a string type that prints.
     #[must_use]
     pub fn as_bstr(&self) -> &BStr {
-        self.0.as_bstr()
+        self.as_bytes().as_bstr()
     }
 
     /// Whether this is `HEAD`.
@@ -205,6 +211,36 @@ impl fmt::Display for RefName {
 impl fmt::Debug for RefName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RefName({:?})", self.as_bstr())
+    }
+}
+
+impl PartialEq for RefName {
+    #[inline]
+    fn eq(&self, other: &RefName) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for RefName {}
+
+impl Ord for RefName {
+    #[inline]
+    fn cmp(&self, other: &RefName) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl PartialOrd for RefName {
+    #[inline]
+    fn partial_cmp(&self, other: &RefName) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+// As the bytes do, since a name is borrowed as its bytes.
+impl Hash for RefName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 
