@@ -10,7 +10,7 @@ use crate::error::ReadError;
 use crate::name::RefName;
 use crate::recent::{self, Recent};
 use crate::stack::Stack;
-use crate::table::{Cursor, Row};
+use crate::table::{Cursor, Row, Run};
 
 /// A clone is O(1) and shares everything.
 #[derive(Clone, Debug, Default)]
@@ -39,32 +39,39 @@ impl Snapshot {
         }
     }
 
-    /// The refs from the first name on that is not less than `start`.
-    pub(crate) fn from(&self, start: &[u8]) -> Merged<'_> {
+    /// The refs whose names are not less than `start`, and less than `until` if there is one.
+    pub(crate) fn range(&self, start: &[u8], until: Option<Vec<u8>>) -> Merged<'_> {
+        let (tables, failed) = match self.tables.cursors(start) {
+            Ok(tables) => (tables, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
         let recent = self.recent.from(start).peekable();
-        match self.tables.cursors(start) {
-            Ok(tables) => Merged { recent, tables, failed: None },
-            Err(error) => Merged { recent, tables: Vec::new(), failed: Some(error) },
-        }
+        Merged { run: Run::default(), recent, tables, until, failed }
     }
 
     /// The refs whose names start with `directory`.
-    pub(crate) fn below(
-        &self,
-        directory: &[u8],
-    ) -> impl Iterator<Item = Result<(RefName, Target), ReadError>> {
-        let inside = |name: &RefName| name.as_bytes().starts_with(directory);
-        self.from(directory)
-            .take_while(move |item| item.as_ref().map_or(true, |(name, _)| inside(name)))
+    pub(crate) fn below(&self, directory: &[u8]) -> Merged<'_> {
+        self.range(directory, successor(directory))
     }
 }
 
-/// The refs of a snapshot in the order of their raw bytes. The first error is the last item.
+/// The least name behind all that start with `prefix`; `None` if nothing can follow.
+pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let kept = prefix.iter().rposition(|&byte| byte < 0xff)?;
+    let mut next = prefix[..=kept].to_vec();
+    next[kept] += 1;
+    Some(next)
+}
+
+/// Some refs of a snapshot in the order of their raw bytes. The first error is the last item.
 #[derive(Debug)]
 pub(crate) struct Merged<'a> {
+    /// What comes next.
+    run: Run,
     recent: Peekable<recent::Range<'a>>,
     /// Newest first.
     tables: Vec<Cursor>,
+    until: Option<Vec<u8>>,
     failed: Option<ReadError>,
 }
 
@@ -75,31 +82,42 @@ enum Source {
     Table(usize),
 }
 
+/// What follows a run.
+enum Next {
+    Run,
+    Ref(RefName, Target),
+    End,
+}
+
 impl Merged<'_> {
-    /// The newest state of the smallest name.
-    fn step(&mut self) -> Result<Option<(RefName, Option<Target>)>, ReadError> {
-        let Some(source) = self.smallest() else { return Ok(None) };
-        let (name, target, older) = match source {
-            Source::Recent => {
-                let Some((name, target)) = self.recent.next() else { return Ok(None) };
-                (name.clone(), target.clone(), 0)
-            }
-            Source::Table(index) => {
-                let table = &mut self.tables[index];
-                let (Some(name), Some(row)) = (table.name(), table.row()) else {
-                    return Ok(None);
-                };
-                let (name, target) = (RefName::from_proven(name), row.target());
-                table.advance()?;
-                (name, target, index + 1)
-            }
-        };
-        for table in &mut self.tables[older..] {
-            if table.name() == Some(name.as_bytes()) {
-                table.advance()?;
+    /// What comes behind a run.
+    fn find_next(&mut self) -> Option<Result<(RefName, Target), ReadError>> {
+        if let Some(error) = self.failed.take() {
+            return Some(Err(self.fail(error)));
+        }
+        loop {
+            match self.after_run() {
+                Ok(Next::End) => return None,
+                Ok(Next::Ref(name, target)) => return Some(Ok((name, target))),
+                Ok(Next::Run) => {
+                    if let Some(found) = self.run.next() {
+                        return Some(Ok(found));
+                    }
+                }
+                Err(error) => return Some(Err(self.fail(error))),
             }
         }
-        Ok(Some((name, target)))
+    }
+
+    fn after_run(&mut self) -> Result<Next, ReadError> {
+        for table in &mut self.tables {
+            table.leave_block()?;
+        }
+        match self.smallest() {
+            None => Ok(Next::End),
+            Some(Source::Recent) => self.take_recent(),
+            Some(Source::Table(index)) => self.take_run(index),
+        }
     }
 
     /// The source with the smallest name; of several, the newest.
@@ -115,29 +133,59 @@ impl Merged<'_> {
                 smallest = Some((name, Source::Table(index)));
             }
         }
-        smallest.map(|(_, source)| source)
+        let until = self.until.as_deref();
+        let inside = smallest.filter(|(name, _)| until.is_none_or(|until| *name < until));
+        inside.map(|(_, source)| source)
     }
+
+    fn take_recent(&mut self) -> Result<Next, ReadError> {
+        let Some((name, target)) = self.recent.next() else { return Ok(Next::End) };
+        skip(&mut self.tables, name.as_bytes())?;
+        match target {
+            Some(target) => Ok(Next::Ref(name.clone(), target.clone())),
+            None => Ok(Next::Run),
+        }
+    }
+
+    /// Takes the rows of a table up to the next name that another source has.
+    fn take_run(&mut self, index: usize) -> Result<Next, ReadError> {
+        let (newer, from) = self.tables.split_at_mut(index);
+        let Some((table, older)) = from.split_first_mut() else { return Ok(Next::End) };
+        if let Some(name) = table.name() {
+            skip(older, name)?;
+        }
+        let recent = self.recent.peek().map(|(name, _)| name.as_bytes());
+        let others = newer.iter().chain(older.iter()).filter_map(Cursor::name);
+        let limit = others.chain(recent).chain(self.until.as_deref()).min();
+        self.run = table.take_run(limit);
+        Ok(Next::Run)
+    }
+
+    fn fail(&mut self, error: ReadError) -> ReadError {
+        self.tables.clear();
+        self.until = Some(Vec::new());
+        error
+    }
+}
+
+/// Goes past a name that a newer source has as well.
+fn skip(tables: &mut [Cursor], name: &[u8]) -> Result<(), ReadError> {
+    for table in tables {
+        if table.name() == Some(name) {
+            table.advance()?;
+        }
+    }
+    Ok(())
 }
 
 impl Iterator for Merged<'_> {
     type Item = Result<(RefName, Target), ReadError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(error) = self.failed.take() {
-            self.tables.clear();
-            while self.recent.next().is_some() {}
-            return Some(Err(error));
-        }
-        loop {
-            match self.step() {
-                Ok(None) => return None,
-                Ok(Some((name, Some(target)))) => return Some(Ok((name, target))),
-                Ok(Some((_, None))) => {}
-                Err(error) => {
-                    self.failed = Some(error);
-                    return self.next();
-                }
-            }
+        match self.run.next() {
+            Some(found) => Some(Ok(found)),
+            None => self.find_next(),
         }
     }
 }

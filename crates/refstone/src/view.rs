@@ -8,7 +8,7 @@ use crate::edit::Target;
 use crate::error::ReadError;
 use crate::name::RefName;
 use crate::oid::ObjectId;
-use crate::snapshot::{Merged, Snapshot};
+use crate::snapshot::{Merged, Snapshot, successor};
 use crate::symref::{self, NoEnd, SYMREF_READS_MAX};
 
 /// All refs at one sequence, all of it durable.
@@ -154,7 +154,7 @@ impl View {
         &'a self,
         scan: &Scan,
     ) -> impl Iterator<Item = Result<(RefName, Target), ReadError>> + use<'a> {
-        let refs = self.snapshot.from(scan.start());
+        let refs = self.snapshot.range(scan.start(), successor(&scan.prefix));
         Scanning { snapshot: &self.snapshot, refs, scan: scan.clone() }
     }
 
@@ -270,14 +270,6 @@ impl Scan {
     }
 }
 
-/// The least name behind all that start with `prefix`.
-fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
-    let kept = prefix.iter().rposition(|&byte| byte < 0xff)?;
-    let mut next = prefix[..=kept].to_vec();
-    next[kept] += 1;
-    Some(next)
-}
-
 struct Scanning<'a> {
     snapshot: &'a Snapshot,
     refs: Merged<'a>,
@@ -287,20 +279,27 @@ struct Scanning<'a> {
 impl Iterator for Scanning<'_> {
     type Item = Result<(RefName, Target), ReadError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (name, target) = match self.refs.next()? {
-                Ok(found) => found,
-                Err(error) => return Some(Err(error)),
-            };
-            if !name.as_bytes().starts_with(&self.scan.prefix) {
-                return None;
-            }
-            match self.scan.behind(name.as_bytes()) {
-                None => return Some(Ok((name, target))),
-                Some(next) => self.refs = self.snapshot.from(&next?),
-            }
+        let found = self.refs.next();
+        if self.scan.without.is_empty() { found } else { self.skip_from(found) }
+    }
+}
+
+impl Scanning<'_> {
+    /// Goes on behind what is left out.
+    fn skip_from(
+        &mut self,
+        found: Option<Result<(RefName, Target), ReadError>>,
+    ) -> Option<Result<(RefName, Target), ReadError>> {
+        let mut found = found?;
+        while let Ok((name, _)) = &found
+            && let Some(next) = self.scan.behind(name.as_bytes())
+        {
+            self.refs = self.snapshot.range(&next?, successor(&self.scan.prefix));
+            found = self.refs.next()?;
         }
+        Some(found)
     }
 }
 

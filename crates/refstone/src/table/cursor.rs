@@ -1,12 +1,14 @@
 //! Walking a table in the order of names.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Table;
 use super::block::{Block, BlockHistory};
 use super::error::TableError;
 use super::row::Row;
+use super::run::Run;
 
 /// How many blocks a cursor has the table keep. A listing of a few thousand refs finds them there
 /// when it comes again; one of a million reads them again, rather than holding all of them for ever.
@@ -93,23 +95,47 @@ impl Cursor {
     /// Goes to the next row. After an error it stands where it stood.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<(), TableError> {
-        let Some(block) = &self.block else { return Ok(()) };
+        if self.block.is_none() {
+            return Ok(());
+        }
         self.row += 1;
-        if self.row == block.rows() {
-            return self.next_block();
+        if self.is_behind_block() {
+            return self.next_block().inspect_err(|_| self.row -= 1);
         }
         self.look();
         Ok(())
     }
 
+    /// The rows from here to the first whose name is not before `limit`, all of one block; the
+    /// cursor goes behind them. It may be behind its block then, which is no place to look at:
+    /// [`Cursor::leave_block`] goes on from there, when the next row is needed.
+    pub(crate) fn take_run(&mut self, limit: Option<&[u8]>) -> Run {
+        let Some(block) = self.block.clone() else { return Run::default() };
+        let end = match limit {
+            Some(limit) => first_near(&block, self.row + 1, limit),
+            None => block.rows(),
+        };
+        let rows = self.row..end;
+        self.row = end;
+        if !self.is_behind_block() {
+            self.look();
+        }
+        Run::new(block, rows)
+    }
+
+    /// Reads the next block if the cursor is behind its own.
+    #[inline]
+    pub(crate) fn leave_block(&mut self) -> Result<(), TableError> {
+        if self.is_behind_block() { self.next_block() } else { Ok(()) }
+    }
+
+    fn is_behind_block(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| self.row == block.rows())
+    }
+
     fn next_block(&mut self) -> Result<(), TableError> {
         self.number += 1;
-        if let Err(error) = self.load() {
-            self.number -= 1;
-            self.row -= 1;
-            return Err(error);
-        }
-        Ok(())
+        self.load().inspect_err(|_| self.number -= 1)
     }
 
     /// Stands on the first row of its block.
@@ -146,20 +172,38 @@ impl Cursor {
     /// Goes to the first row of its block that is not before `start`, or else to the next block.
     fn seek(&mut self, start: &[u8]) -> Result<(), TableError> {
         let Some(block) = &self.block else { return Ok(()) };
-        let (mut low, mut high) = (0, block.rows());
-        while low < high {
-            let middle = low.midpoint(high);
-            if *block.name(middle) < *start {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        self.row = low;
-        if low == block.rows() {
+        self.row = first_from(block, 0..block.rows(), start);
+        if self.is_behind_block() {
             return self.next_block();
         }
         self.look();
         Ok(())
     }
+}
+
+/// The first of these rows whose name is not before `name`; their end if there is none.
+fn first_from(block: &Block, rows: Range<usize>, name: &[u8]) -> usize {
+    let Range { start: mut low, end: mut high } = rows;
+    while low < high {
+        let middle = low.midpoint(high);
+        if *block.name(middle) < *name {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// The same of the rows from `start` on, in steps that double: fast for what is near.
+fn first_near(block: &Block, start: usize, name: &[u8]) -> usize {
+    let (mut low, mut step) = (start, 1);
+    while low + step <= block.rows() {
+        let last = low + step - 1;
+        if *block.name(last) >= *name {
+            return first_from(block, low..last, name);
+        }
+        (low, step) = (last + 1, 2 * step);
+    }
+    first_from(block, low..block.rows(), name)
 }

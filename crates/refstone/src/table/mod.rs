@@ -29,6 +29,8 @@ mod open;
 
 mod read;
 
+mod run;
+
 mod cursor;
 
 mod verify;
@@ -51,6 +53,7 @@ pub(crate) use cursor::Cursor;
 pub(crate) use error::TableError;
 pub(crate) use merge::merge;
 pub(crate) use row::Row;
+pub(crate) use run::Run;
 pub(crate) use schema::Identity;
 pub(crate) use writer::TableWriter;
 

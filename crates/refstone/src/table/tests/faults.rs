@@ -13,8 +13,8 @@ use super::{Scratch, many, varied, write};
 
 /// The operating system's files, with reads or syncs that fail while they are told to.
 #[derive(Clone, Debug, Default)]
-struct Faulty {
-    reads: Arc<AtomicBool>,
+pub(super) struct Faulty {
+    pub(super) reads: Arc<AtomicBool>,
     syncs: Arc<AtomicBool>,
 }
 

@@ -3,6 +3,7 @@
 mod arrow;
 mod damage;
 mod faults;
+mod listing;
 mod measure;
 mod model;
 

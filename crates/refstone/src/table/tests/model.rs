@@ -75,7 +75,7 @@ fn names() -> impl Strategy<Value = RefName> {
     .prop_map(|name| RefName::new(name).unwrap())
 }
 
-fn moves(format: ObjectFormat) -> impl Strategy<Value = Move> {
+pub(super) fn moves(format: ObjectFormat) -> impl Strategy<Value = Move> {
     let target = prop_oneof![
         4 => (0u8..6).prop_map(move |byte| Some(Target::Object(oid(format, byte)))),
         1 => names().prop_map(|name| Some(Target::Symbolic(name))),
@@ -85,7 +85,7 @@ fn moves(format: ObjectFormat) -> impl Strategy<Value = Move> {
 }
 
 /// The moves of up to four adjacent tables.
-fn stacks() -> impl Strategy<Value = (ObjectFormat, Vec<Vec<Move>>)> {
+pub(super) fn stacks() -> impl Strategy<Value = (ObjectFormat, Vec<Vec<Move>>)> {
     let format = prop_oneof![Just(ObjectFormat::Sha1), Just(ObjectFormat::Sha256)];
     format.prop_flat_map(|format| {
         let table = prop::collection::vec(moves(format), 1..40);
