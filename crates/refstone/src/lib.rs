@@ -179,7 +179,6 @@ mod refusal;
 mod symref;
 
 // The state: tables and what is newer make a durable view; what is staged stands above it.
-#[cfg_attr(not(test), expect(dead_code, reason = "its tests look whole entries up"))]
 mod table;
 
 mod stack;

@@ -10,7 +10,7 @@ use crate::error::ReadError;
 use crate::name::RefName;
 use crate::recent::{self, Recent};
 use crate::stack::Stack;
-use crate::table::{Cursor, Row, Run};
+use crate::table::{Cursor, Run};
 
 /// A clone is O(1) and shares everything.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl Snapshot {
     pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Target>, ReadError> {
         match self.recent.get(name) {
             Some(target) => Ok(target.clone()),
-            None => Ok(self.tables.get(name)?.and_then(Row::target)),
+            None => self.tables.get(name),
         }
     }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use refstone_log::Seq;
 
+use crate::edit::Target;
 use crate::error::ReadError;
 use crate::name::RefName;
 use crate::oid::ObjectId;
-use crate::table::{Cursor, Row, Table};
+use crate::table::{Cursor, Table};
 
 /// Tables of adjacent ranges, oldest first; together they reach from the first transaction to the
 /// newest that was sealed.
@@ -30,12 +31,12 @@ impl Stack {
         self.tables.last().map_or(Seq::ZERO, |table| table.identity().last)
     }
 
-    /// The newest state of a ref; a deletion is one.
+    /// What a ref holds.
     #[inline]
-    pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Row<'_>>, ReadError> {
+    pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Target>, ReadError> {
         for table in self.tables.iter().rev() {
-            if let Some(row) = table.row(name)? {
-                return Ok(Some(row));
+            if let Some(target) = table.target(name)? {
+                return Ok(target);
             }
         }
         Ok(None)

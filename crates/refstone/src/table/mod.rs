@@ -5,8 +5,8 @@
 //! cache: log and history say the same, and a table that is damaged is made anew from them.
 //!
 //! What is wrong is an error and never a wrong answer: every part of the file is read with its
-//! checksum. Blocks and pages are read when they are first needed and kept from then on, so that
-//! lookups take no lock and, once warm, read nothing. They are read and not mapped: a mapped file
+//! checksum. Blocks and pages are read when they are first needed. Pages, and of a block what lookups
+//! need of it, are kept from then on, so that lookups take no lock and, once warm, read nothing. They are read and not mapped: a mapped file
 //! that fails to be read kills the process, and here it is an error of one lookup.
 
 // In reading order. The values, and the parts of the file.
@@ -21,6 +21,8 @@ mod names;
 mod block;
 
 mod row;
+
+mod lines;
 
 // Reading.
 mod source;
@@ -52,7 +54,6 @@ use refstone_log::{Seq, Timestamp};
 pub(crate) use cursor::Cursor;
 pub(crate) use error::TableError;
 pub(crate) use merge::merge;
-pub(crate) use row::Row;
 pub(crate) use run::Run;
 pub(crate) use schema::Identity;
 pub(crate) use writer::TableWriter;
@@ -60,6 +61,7 @@ pub(crate) use writer::TableWriter;
 use crate::edit::Target;
 use block::Block;
 use layout::{Directory, Footer, Sections};
+use lines::Line;
 use names::Bucket;
 use source::Source;
 
@@ -83,6 +85,7 @@ pub(crate) struct Table {
     sections: Sections,
     /// What was read of the file; a cell is filled once.
     blocks: Box<[OnceLock<Arc<Block>>]>,
+    lines: Box<[OnceLock<Box<[Line]>>]>,
     oid_pages: Box<[OnceLock<Box<[u8]>>]>,
     name_pages: Box<[OnceLock<Box<[Bucket]>>]>,
 }

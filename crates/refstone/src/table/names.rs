@@ -78,8 +78,8 @@ impl Bucket {
     }
 }
 
-/// The places that a page has for a hash.
-#[derive(Debug)]
+/// The places that a page has for a hash; by default, none.
+#[derive(Debug, Default)]
 pub(super) struct Probe<'a> {
     page: &'a [Bucket],
     fingerprint: u64,
@@ -106,7 +106,7 @@ impl Iterator for Probe<'_> {
     #[inline]
     fn next(&mut self) -> Option<Place> {
         loop {
-            let bucket = &self.page[self.bucket];
+            let bucket = self.page.get(self.bucket)?;
             while self.matches != 0 {
                 let at = self.matches.trailing_zeros() as usize;
                 self.matches &= self.matches - 1;
@@ -115,11 +115,11 @@ impl Iterator for Probe<'_> {
                     return Some(place);
                 }
             }
-            self.left -= 1;
-            if self.left == 0 || !bucket.is_full() {
-                self.left = 1;
+            if self.left <= 1 || !bucket.is_full() {
+                self.left = 0;
                 return None;
             }
+            self.left -= 1;
             self.bucket = (self.bucket + 1) & (self.page.len() - 1);
             self.matches = self.page[self.bucket].matches(self.fingerprint);
         }

@@ -32,6 +32,7 @@ impl Table {
         let identity = identity(&source, &footer)?;
         Ok(Table {
             blocks: cells(directory.blocks.len()),
+            lines: cells(directory.blocks.len()),
             oid_pages: cells(directory.oid_pages.len()),
             name_pages: cells(directory.name_page_crcs.len()),
             source,

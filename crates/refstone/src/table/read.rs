@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use super::Table;
 use super::block::{Block, BlockHistory};
 use super::error::TableError;
 use super::layout::{OID_ENTRY_LEN, OID_PAGE_ENTRIES, OidPage, Part, Place};
+use super::lines::{Line, Said, lines};
 use super::names::{Bucket, Probe};
 use super::row::Row;
 use super::schema::Identity;
-use super::{Entry, Table};
+use crate::edit::Target;
 use crate::name::RefName;
 use crate::oid::ObjectId;
 
@@ -47,16 +49,29 @@ impl Table {
         self.footer.history_rows
     }
 
-    /// The last state of a ref, deleted or not; `None` if no transaction of the table moved it.
-    pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Entry>, TableError> {
-        Ok(self.row(name)?.map(Row::entry))
+    /// What a ref held at the table's end, if a transaction of the table moved it: `Some(None)` is
+    /// a deletion.
+    ///
+    /// Costs one page and one block. Once they have been read it takes no lock, and allocates
+    /// only for a long name that a symbolic ref holds.
+    #[inline]
+    pub(crate) fn target(&self, name: &[u8]) -> Result<Option<Option<Target>>, TableError> {
+        for place in self.places(name)? {
+            match self.line(place)?.ask(name) {
+                Said::Other => {}
+                Said::Holds(oid) => return Ok(Some(oid.map(Target::Object))),
+                Said::AskBlock => {
+                    let block = self.block_of(place)?;
+                    if block.has_name(place.row(), name) {
+                        return Ok(Some(block.row(place.row()).target()));
+                    }
+                }
+            }
+        }
+        Ok(None)
     }
 
-    /// The same, read only as far as it is asked for.
-    ///
-    /// Costs one page and one block. Once they have been read it takes no lock and allocates
-    /// nothing.
-    #[inline]
+    /// All of a ref's last state, deleted or not, which takes and keeps the whole block.
     pub(crate) fn row(&self, name: &[u8]) -> Result<Option<Row<'_>>, TableError> {
         let found = self.find(name)?;
         Ok(found.map(|(block, place)| block.row(place.row())))
@@ -88,19 +103,46 @@ impl Table {
         Ok(names)
     }
 
-    pub(super) fn find(&self, name: &[u8]) -> Result<Option<(&Block, Place)>, TableError> {
-        if self.name_pages.is_empty() {
-            return Ok(None);
-        }
-        let hash = self.footer.names.hash(name);
-        let page = self.name_page(self.footer.names.page(hash))?;
-        for place in Probe::new(page, hash) {
+    fn find(&self, name: &[u8]) -> Result<Option<(&Block, Place)>, TableError> {
+        for place in self.places(name)? {
             let block = self.block_of(place)?;
             if block.has_name(place.row(), name) {
                 return Ok(Some((block, place)));
             }
         }
         Ok(None)
+    }
+
+    /// Where the row of a name may be.
+    #[inline]
+    fn places(&self, name: &[u8]) -> Result<Probe<'_>, TableError> {
+        if self.name_pages.is_empty() {
+            return Ok(Probe::default());
+        }
+        let hash = self.footer.names.hash(name);
+        let page = self.name_page(self.footer.names.page(hash))?;
+        Ok(Probe::new(page, hash))
+    }
+
+    /// The line of a row that an index names.
+    #[inline]
+    fn line(&self, place: Place) -> Result<&Line, TableError> {
+        let number = place.block();
+        if number < self.lines.len() {
+            let lines = fill(&self.lines[number], || self.read_lines(number))?;
+            if let Some(line) = lines.get(place.row()) {
+                return Ok(line);
+            }
+        }
+        Err(self.no_row(place))
+    }
+
+    /// The block itself is not kept for it.
+    fn read_lines(&self, number: usize) -> Result<Box<[Line]>, TableError> {
+        match self.blocks[number].get() {
+            Some(block) => Ok(lines(block)),
+            None => Ok(lines(&self.read_block(number)?)),
+        }
     }
 
     /// The block of a row that an index names.
@@ -112,7 +154,11 @@ impl Table {
                 return Ok(block);
             }
         }
-        Err(self.source.damaged("an index, row", place.0.into(), "a row of the table", "none"))
+        Err(self.no_row(place))
+    }
+
+    fn no_row(&self, place: Place) -> TableError {
+        self.source.damaged("an index, row", place.0.into(), "a row of the table", "none")
     }
 
     pub(super) fn block(&self, number: usize) -> Result<&Arc<Block>, TableError> {

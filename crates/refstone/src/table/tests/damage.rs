@@ -10,12 +10,13 @@ use refstone_log::{ObjectFormat, OsEnv};
 use super::super::layout::{BlockEntry, Part};
 use super::super::{Cursor, Entry, Table, TableError};
 use super::{Scratch, oid, varied, write};
+use crate::edit::Target;
 use crate::name::RefName;
 
 /// All a table says.
 #[derive(Debug, PartialEq)]
 struct Answers {
-    found: Vec<Option<Entry>>,
+    found: Vec<Option<Option<Target>>>,
     rows: Vec<Vec<u32>>,
     listed: Vec<(Vec<u8>, Entry)>,
     holding: Vec<Vec<RefName>>,
@@ -38,7 +39,7 @@ fn ask(table: Table) -> Result<Answers, TableError> {
     list(table.live_from(b"")?, &mut listed)?;
     list(table.gone_from(b"")?, &mut listed)?;
     Ok(Answers {
-        found: names().map(|name| table.get(name)).collect::<Result<_, _>>()?,
+        found: names().map(|name| table.target(name)).collect::<Result<_, _>>()?,
         rows: names().map(|name| table.rows(name)).collect::<Result<_, _>>()?,
         listed,
         holding: (0..4)
@@ -214,7 +215,7 @@ fn an_error_names_the_file_the_place_and_the_way_out() {
     let at = table.directory.blocks[0].offset;
     bytes[usize::try_from(at).unwrap() + 9] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let text = table.get(b"HEAD").unwrap_err().to_string();
+    let text = table.target(b"HEAD").unwrap_err().to_string();
     let path = path.display();
     assert!(
         text.starts_with(&format!("{path}: the block at byte {at}: expected checksum ")),

@@ -122,11 +122,11 @@ fn a_read_that_fails_is_an_error_and_is_tried_again() {
     write(&env, &path, ObjectFormat::Sha1, 1, &moves).unwrap();
     let table = Arc::new(Table::open(&env, &path).unwrap());
     let [first, last] = [&moves[0], &moves[9]].map(|moved| moved.name.as_bytes());
-    let known = table.get(first).unwrap();
+    let known = table.target(first).unwrap();
     let mut cursor = table.live_from(b"").unwrap();
     env.reads.store(true, Ordering::Relaxed);
-    assert_eq!(table.get(first).unwrap(), known, "what was read is kept");
-    assert!(is_io(&table.get(last)));
+    assert_eq!(table.target(first).unwrap(), known, "what was read is kept");
+    assert!(is_io(&table.target(last)));
     assert!(is_io(&table.rows(first)));
     assert!(is_io(&table.verify()));
     assert!(is_io(&Table::open(&env, &path)));
@@ -134,7 +134,7 @@ fn a_read_that_fails_is_an_error_and_is_tried_again() {
     assert!(stuck.count() > 0);
     let stopped_at = cursor.name().unwrap().to_vec();
     env.reads.store(false, Ordering::Relaxed);
-    assert!(table.get(last).unwrap().is_some());
+    assert!(table.target(last).unwrap().is_some());
     cursor.advance().unwrap();
     assert!(cursor.name().unwrap() > &stopped_at[..], "the cursor goes on where it stood");
 }

@@ -108,3 +108,36 @@ fn what_stands_before_damage_is_listed() {
     let there = expected(&moves, b"", None);
     assert!([first].into_iter().chain(before).eq(there[..BLOCK_ROWS].iter().cloned()));
 }
+
+// Breaks: a line with room for one byte more than it has; one that says nothing of its length.
+#[test]
+fn names_are_found_whether_they_fit_a_line_or_not() {
+    for format in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
+        let lens = 20..80;
+        let named = |len: usize| {
+            let mut moved = set(&format!("refs/{}", "x".repeat(len - 5)), 1);
+            moved.target = Some(Target::Object(super::oid(format, u8::try_from(len).unwrap())));
+            moved
+        };
+        let moves: Vec<_> = lens.map(named).collect();
+        let table = Scratch::new().table(format, 1, &moves);
+        for moved in &moves {
+            let found = table.target(moved.name.as_bytes()).unwrap();
+            assert_eq!(found, Some(moved.target.clone()), "{}", moved.name);
+            let longer = [moved.name.as_bytes(), b"y"].concat();
+            assert_eq!(table.target(&longer).unwrap(), None);
+        }
+    }
+}
+
+// Breaks: keeping the block as well as its lines, which takes the memory twice.
+#[test]
+fn lookups_keep_lines_and_no_blocks() {
+    let moves = many(3_000);
+    let table = Scratch::new().table(ObjectFormat::Sha1, 1, &moves);
+    for moved in &moves {
+        assert_eq!(table.target(moved.name.as_bytes()).unwrap(), Some(moved.target.clone()));
+    }
+    assert!(table.lines.iter().all(|lines| lines.get().is_some()));
+    assert!(table.blocks.iter().all(|block| block.get().is_none()));
+}

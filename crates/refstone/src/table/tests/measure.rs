@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use refstone_log::{ObjectFormat, OsEnv, Seq, Timestamp};
 
-use super::super::{Entry, Row, Table, TableWriter, merge};
+use super::super::row::Row;
+use super::super::{Entry, Table, TableWriter, merge};
 use super::{Scratch, identity};
 use crate::edit::Target;
 use crate::oid::ObjectId;
@@ -164,7 +165,7 @@ fn measure(refs: usize, lookups: usize) {
     let table = Arc::new(Table::open(&OsEnv, &path).unwrap());
     let opened = start.elapsed();
     let wanted = &all[scramble(7) % refs].0;
-    assert!(table.get(wanted.as_bytes()).unwrap().is_some());
+    assert!(table.target(wanted.as_bytes()).unwrap().is_some());
     let looked = start.elapsed();
     let grown = resident().saturating_sub(before);
     println!("{:.1} bytes per ref", table.bytes() as f64 / refs as f64);
@@ -183,7 +184,7 @@ fn measure(refs: usize, lookups: usize) {
     let there: Vec<_> = (0..sample).map(|n| name(scramble(n) % refs)).collect();
     let missing: Vec<_> = there.iter().map(|name| format!("{name}-x")).collect();
     for (name, _) in all.iter().step_by(256) {
-        assert!(table.get(name.as_bytes()).unwrap().is_some());
+        assert!(table.target(name.as_bytes()).unwrap().is_some());
     }
     println!("warm memory +{} kB", resident().saturating_sub(before));
     let oid = match entry(1, 5).target {
@@ -194,7 +195,7 @@ fn measure(refs: usize, lookups: usize) {
     assert_eq!(table.holding(&oid).unwrap()[0].as_bytes(), name(5).as_bytes());
     println!("refs of an object {:?}", start.elapsed());
 
-    let get = |name: &[u8]| table.row(name).unwrap().and_then(Row::target);
+    let get = |name: &[u8]| table.target(name).unwrap().flatten();
     assert!(there.iter().all(|name| get(name.as_bytes()).is_some()));
     assert!(missing.iter().all(|name| get(name.as_bytes()).is_none()));
     // What a map that is all in memory does meanwhile tells the table's share from the machine's.

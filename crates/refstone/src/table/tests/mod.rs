@@ -166,7 +166,7 @@ fn an_empty_table_has_nothing() {
     let table = Arc::new(Table::open(&OsEnv, &file).unwrap());
     assert_eq!(table.identity(), &identity);
     assert_eq!((table.path(), table.bytes()), (&*file, file.metadata().unwrap().len()));
-    assert_eq!(table.get(b"HEAD").unwrap(), None);
+    assert_eq!(table.target(b"HEAD").unwrap(), None);
     assert!(table.holding(&oid(ObjectFormat::Sha1, 1)).unwrap().is_empty());
     assert_eq!(table.live_from(b"").unwrap().name(), None);
     assert_eq!(table.gone_from(b"").unwrap().name(), None);
