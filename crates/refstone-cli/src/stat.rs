@@ -13,8 +13,13 @@ use crate::repo;
 /// Tell what a log consists of
 ///
 /// The newest durable and the newest sealed transaction, the live log, each history file, each
-/// table, and what all of it takes. The lock is not taken, so this works beside a running server;
-/// what only the server knows (syncs, groups, compactions) it logs on SIGUSR1 and when it stops.
+/// table, and what all of it takes. The lock is not taken, so this works beside a running server.
+///
+/// What it cannot tell is what the process that has the store open counts in its memory: syncs and
+/// their time, the size of groups, how often and how long threads waited for each other to stage
+/// (lock waits), compactions and why the last one failed. `refstone serve` logs these, on SIGUSR1 and
+/// when it stops, as `syncs`, `sync_ms`, `group_size_mean`, `lock_waits`, `lock_wait_ms`,
+/// `compactions`; a program that embeds the store asks `RefStore::stats`.
 ///
 /// With --json, one object: `object_format`, `durable_seq`, `sealed_seq`, `live` (`transactions`,
 /// `rows`, `bytes`, `file_bytes`), `history` (`first_seq`, `last_seq`, `rows`, `bytes`, `form`),
@@ -29,6 +34,10 @@ pub(crate) struct Stat {
     #[arg(long)]
     json: bool,
 }
+
+/// What no file tells.
+const ELSEWHERE: &str = "elsewhere  syncs, lock waits and compactions are counted by the process that \
+                         writes; `refstone serve` logs them on SIGUSR1";
 
 #[derive(Serialize)]
 struct JsonSurvey {
@@ -163,6 +172,7 @@ fn lines(survey: &Survey) -> Vec<String> {
     let each = per_row(survey.directory_bytes, rows)
         .map_or_else(String::new, |each| format!(", {each} for each of {rows} moves"));
     lines.push(format!("directory  {} bytes{each}", survey.directory_bytes));
+    lines.push(ELSEWHERE.to_owned());
     lines
 }
 

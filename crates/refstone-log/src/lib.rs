@@ -36,6 +36,7 @@ mod space;
 #[cfg_attr(feature = "shuttle", path = "shuttle/sync.rs")]
 mod sync;
 mod verify;
+mod waits;
 mod walk;
 mod writer;
 

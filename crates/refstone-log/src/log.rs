@@ -24,6 +24,7 @@ use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
 use crate::space::{Floor, MinFree};
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::waits::Waits;
 use crate::writer::Writer;
 
 /// Told of the log's progress by the leader of each round.
@@ -127,6 +128,8 @@ pub(crate) struct Inner {
     pub(crate) writer: Mutex<Writer>,
     /// Signalled when what a leader waits for is staged.
     pub(crate) gathered: Condvar,
+    /// Of those who stage for the writer mutex.
+    waits: Waits,
     pub(crate) gate: SyncGate,
     pub(crate) leader: Mutex<Leader>,
     pub(crate) observer: Arc<dyn Observer>,
@@ -356,6 +359,22 @@ impl Log {
         self.inner.live_bytes.load(Ordering::Relaxed)
     }
 
+    /// How many calls of [`append`](Log::append) and [`append_with`](Log::append_with) found the
+    /// writer mutex taken since the log was opened.
+    ///
+    /// Those that find it free are not counted, and cost nothing for it.
+    #[must_use]
+    pub fn lock_waits(&self) -> u64 {
+        self.inner.waits.count()
+    }
+
+    /// Nanoseconds that these calls waited for it, all together: not for the disk, nor for room in a
+    /// full group.
+    #[must_use]
+    pub fn lock_wait_nanos(&self) -> u64 {
+        self.inner.waits.nanos()
+    }
+
     /// Takes the transactions up to `through` (or up to the newest durable one, if that is less)
     /// out of the live file, after `sealer` has made them durable elsewhere.
     ///
@@ -404,6 +423,7 @@ impl Inner {
             dir: dir.to_owned(),
             writer: Mutex::new(Writer::new(layout, tail, file.clone(), extent, floor)),
             gathered: Condvar::new(),
+            waits: Waits::new(),
             gate: SyncGate::new(duplicate, tail.seq),
             leader: Mutex::new(Leader {
                 tail,
@@ -423,7 +443,7 @@ impl Inner {
     /// The writer, once the group buffer has room. If nobody leads, this thread does.
     fn writer_with_room(&self) -> Result<MutexGuard<'_, Writer>, CommitError> {
         loop {
-            let writer = self.writer.lock();
+            let writer = self.waits.lock(&self.writer);
             if !writer.is_full() {
                 return Ok(writer);
             }

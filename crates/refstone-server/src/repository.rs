@@ -380,6 +380,8 @@ pub(crate) fn log_stats(repository: &str, stats: &Stats) {
         sync_ms = millis(stats.sync_time),
         sync_ms_mean = stats.sync_time_mean().map(millis),
         group_size_mean = stats.group_size_mean(),
+        lock_waits = stats.lock_waits,
+        lock_wait_ms = millis(stats.lock_wait_time),
         compactions = compactions.compactions,
         sealed = compactions.done.sealed,
         compaction_failure = compactions.failure.as_deref().map(text::one_line),

@@ -22,6 +22,12 @@ pub struct Stats {
     pub syncs: u64,
     /// How long these syncs took, all together.
     pub sync_time: Duration,
+    /// How often a thread that staged a transaction, or asked for a verdict, found another one at it
+    /// and had to wait. One that finds nobody is not counted.
+    pub lock_waits: u64,
+    /// How long they waited for each other, all together. Waiting for the disk, or for room in a full
+    /// group, is not in it.
+    pub lock_wait_time: Duration,
     /// What compactions did.
     pub compactions: Totals,
 }
@@ -37,6 +43,13 @@ impl Stats {
     #[must_use]
     pub fn sync_time_mean(&self) -> Option<Duration> {
         let nanos = self.sync_time.as_nanos().checked_div(u128::from(self.syncs))?;
+        u64::try_from(nanos).ok().map(Duration::from_nanos)
+    }
+
+    /// How long a thread that had to wait for another waited, in the mean; `None` before the first.
+    #[must_use]
+    pub fn lock_wait_mean(&self) -> Option<Duration> {
+        let nanos = self.lock_wait_time.as_nanos().checked_div(u128::from(self.lock_waits))?;
         u64::try_from(nanos).ok().map(Duration::from_nanos)
     }
 }

@@ -539,6 +539,8 @@ impl RefStore {
             transactions: durable_seq.get() - self.opened_at.get(),
             syncs: gate.syncs(),
             sync_time: Duration::from_nanos(gate.sync_nanos()),
+            lock_waits: self.log.lock_waits(),
+            lock_wait_time: Duration::from_nanos(self.log.lock_wait_nanos()),
             compactions: self.maintenance.totals(),
         }
     }

@@ -171,7 +171,13 @@ fn a_server_tells_what_it_does() {
         assert!(server.push(&work, "r.git", &[branch]).status.success());
     }
     let told = "repository=\"r.git\" durable_seq=3 sealed_seq=0";
-    let counts = ["transactions=3 ", "syncs=3 ", "sync_ms_mean=", "group_size_mean=1.0"];
+    let counts = [
+        "transactions=3 ",
+        "syncs=3 ",
+        "sync_ms_mean=",
+        "group_size_mean=1.0",
+        "lock_waits=0 lock_wait_ms=0.0",
+    ];
     for signal in ["USR1", "USR1", "TERM"] {
         server.signal(signal);
         let line = wait_for(&mut stderr, told);

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use refstone_log::{CommitError, Log};
+use refstone_log::{CommitError, Log, Stage};
 use refstone_tests::env::{Fault, Op};
 use refstone_tests::logs::{Row, ScratchLog, push};
 
@@ -182,4 +182,40 @@ fn a_leader_that_panics_stops_the_log_and_wakes_everybody() {
     let unknown = results.iter().filter(|r| matches!(r, Ok(Err(CommitError::Unknown { .. }))));
     assert_eq!((panicked, unknown.count()), (1, 3));
     assert!(log.append(&[Row::standard().as_row()]).is_err());
+}
+
+// Break: counting every append, or none.
+#[test]
+fn only_who_finds_the_writer_taken_is_counted_as_waiting_for_it() {
+    let scratch = ScratchLog::new();
+    let log = scratch.log();
+    for n in 0..100 {
+        push(&log, &Row::numbered(n));
+    }
+    assert_eq!((log.lock_waits(), log.lock_wait_nanos()), (0, 0), "nobody was in the way");
+    // On a busy machine the second thread may come when the first has gone.
+    for _ in 0..100 {
+        meet_at_the_writer(&log);
+        if log.lock_waits() > 0 {
+            break;
+        }
+    }
+    assert_eq!(log.lock_waits(), 1);
+    assert!(log.lock_wait_nanos() > 0);
+}
+
+/// One thread has the writer mutex for a while, and another one wants it.
+fn meet_at_the_writer(log: &Log) {
+    let (inside, entered) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let hold = |_: &mut Stage<'_>| {
+                inside.send(()).unwrap();
+                thread::sleep(Duration::from_millis(20));
+            };
+            log.append_with(hold).unwrap();
+        });
+        entered.recv().unwrap();
+        push(log, &Row::standard());
+    });
 }

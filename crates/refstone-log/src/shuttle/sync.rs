@@ -8,7 +8,7 @@ compile_error!(
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 use std::time::Instant;
 
 use shuttle::rand::{Rng, thread_rng};
@@ -27,6 +27,15 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { held: Some(self.held()), mutex: self }
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = match self.0.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { held: Some(held), mutex: self })
     }
 
     fn held(&self) -> model::MutexGuard<'_, T> {
