@@ -10,7 +10,8 @@ use std::path::Path;
 
 use crate::seq::Timestamp;
 
-/// Files, directories, locks and time, as a log uses them.
+/// Files, directories, locks and time, as a log uses them: also under its locks, so an
+/// implementation must not use the log or the store.
 pub trait Env: fmt::Debug + Send + Sync {
     /// Creates a file that must not exist, for reading and writing.
     ///

@@ -41,6 +41,8 @@ pub enum ErrorKind {
     Poisoned,
     /// The log was closed. The transaction did not happen.
     Closed,
+    /// Code that runs under a lock called back for what waits for that lock. Nothing was done.
+    Reentered,
     /// Another failure of the operating system.
     Io,
 }
@@ -344,15 +346,31 @@ pub enum RewriteError {
 }
 
 impl RewriteError {
-    /// The sort of this error.
+    /// The sort of this error. A sealer's is told by the errors of the operating system, and of this
+    /// crate, that it came of.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            RewriteError::Seal(_) => ErrorKind::Io,
+            RewriteError::Seal(error) => kind_of_cause(&**error).unwrap_or(ErrorKind::Io),
             RewriteError::File(error) => error.kind(),
             RewriteError::Commit(error) => error.kind(),
         }
     }
+}
+
+/// The sort of the first cause that has one.
+fn kind_of_cause(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<OpenError>() {
+            return Some(error.kind());
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(ErrorKind::of_io(error));
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Why a staged transaction was not acknowledged.
@@ -383,6 +401,16 @@ pub enum CommitError {
     /// The log was closed before. The transaction did not happen.
     #[error("not committed: the log is closed")]
     Closed,
+    /// Code that runs under a lock of the log, or of the store, called it back. What was asked for was
+    /// not done; what is staged stays staged.
+    #[error(
+        "cannot {operation} from code that is called under a lock which that waits for; do so when \
+         that code has returned"
+    )]
+    Reentered {
+        /// What it asked for.
+        operation: &'static str,
+    },
 }
 
 impl CommitError {
@@ -394,6 +422,7 @@ impl CommitError {
             CommitError::Unknown { .. } => ErrorKind::Unknown,
             CommitError::Poisoned { .. } => ErrorKind::Poisoned,
             CommitError::Closed => ErrorKind::Closed,
+            CommitError::Reentered { .. } => ErrorKind::Reentered,
         }
     }
 }

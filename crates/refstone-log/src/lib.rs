@@ -38,6 +38,7 @@ mod sync;
 mod verify;
 mod waits;
 mod walk;
+mod within;
 mod writer;
 
 pub use create::RefLogOptions;

@@ -25,12 +25,13 @@ use crate::seq::Seq;
 use crate::space::{Floor, MinFree};
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::waits::Waits;
+use crate::within::{self, Held, Within};
 use crate::writer::Writer;
 
 /// Told of the log's progress by the leader of each round.
 ///
-/// A panic in either method stops the log, as a panic of the leader does. Neither may wait on its
-/// own log: the leader is waiting for it.
+/// A panic in either method stops the log, as a panic of the leader does. Neither can wait on its
+/// own log, since the leader is waiting for it: it gets [`Reentered`](CommitError::Reentered).
 pub trait Observer: fmt::Debug + Send + Sync {
     /// All up to `through` is acknowledged: durable, unless the log is [`Buffered`](Mode::Buffered).
     ///
@@ -132,7 +133,7 @@ pub(crate) struct Inner {
     waits: Waits,
     pub(crate) gate: SyncGate,
     pub(crate) leader: Mutex<Leader>,
-    pub(crate) observer: Arc<dyn Observer>,
+    observer: Arc<dyn Observer>,
     pub(crate) mode: Mode,
     /// Where the last acknowledged frame ends.
     pub(crate) live_bytes: AtomicU64,
@@ -225,19 +226,25 @@ impl Log {
     /// Runs `f` under the writer mutex, where it may compare before it appends: nothing else is
     /// staged meanwhile.
     ///
+    /// Within `f` the log itself cannot be used for what takes the mutex or waits for the disk, or
+    /// for a [`Commit`]: that is refused as [`Reentered`](CommitError::Reentered).
+    ///
     /// # Errors
     /// If the log is closed or stopped; then `f` was not called.
     ///
     /// # Panics
     /// Only if `f` does. Then the log stops, since what `f` staged may not match what it knows.
     pub fn append_with<T>(&self, f: impl FnOnce(&mut Stage<'_>) -> T) -> Result<T, AppendError> {
+        within::refuse(&*self.inner, &[Held::Writer], "stage a transaction")?;
         let mut writer = self.inner.writer_with_room()?;
         self.inner.gate.check()?;
         if writer.closed {
             return Err(CommitError::Closed.into());
         }
         let guard = self.inner.gate.stop_on_panic("the code that staged a transaction panicked");
+        let within = Within::enter(&*self.inner, Held::Writer);
         let result = f(&mut Stage { log: self, writer: &mut writer });
+        drop(within);
         guard.dismiss();
         Ok(result)
     }
@@ -256,6 +263,7 @@ impl Log {
     /// # Errors
     /// [`LowSpace`](AppendError::LowSpace) if it would leave less than the log leaves free.
     pub fn check_space_for(&self, bytes: u64) -> Result<(), AppendError> {
+        within::refuse(&*self.inner, &[Held::Writer], "look at the free space")?;
         self.inner.writer.lock().check_space(bytes)
     }
 
@@ -265,6 +273,7 @@ impl Log {
     /// If something since the last barrier failed, or its outcome is unknown: also what nobody
     /// waited for. A failed write is told once.
     pub fn barrier(&self) -> Result<Seq, CommitError> {
+        self.inner.refuse_to_wait("wait for what is staged")?;
         let ticket = self.inner.ticket(&self.inner.writer.lock());
         self.inner.gate.barrier(ticket, &*self.inner)?;
         self.inner.gate.untold()?;
@@ -389,6 +398,8 @@ impl Log {
         through: Seq,
         sealer: &mut dyn Sealer,
     ) -> Result<Option<Rewritten>, RewriteError> {
+        let waits_for = [Held::Writer, Held::Turn, Held::Rewrite];
+        within::refuse(&*self.inner, &waits_for, "rewrite the log")?;
         self.inner.rewrite(through, sealer)
     }
 
@@ -400,6 +411,7 @@ impl Log {
     /// If something staged could not be committed, or the log had stopped. The lock is released
     /// all the same.
     pub fn close(&self) -> Result<(), CommitError> {
+        self.inner.refuse_to_wait("close the log")?;
         self.inner.close()
     }
 }
@@ -449,6 +461,7 @@ impl Inner {
             }
             let ticket = self.ticket(&writer);
             drop(writer);
+            self.refuse_to_wait("wait for room in the group")?;
             match self.gate.barrier(ticket, self) {
                 // The group that filled the buffer failed, and so left room.
                 Ok(()) | Err(CommitError::NotCommitted { .. }) => {}
@@ -459,6 +472,23 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Refuses to wait for a leader in a thread that one is waiting for.
+    fn refuse_to_wait(&self, operation: &'static str) -> Result<(), CommitError> {
+        within::refuse(self, &[Held::Writer, Held::Turn], operation)
+    }
+
+    /// Tells the observer what is acknowledged.
+    pub(crate) fn tell_durable(&self, through: Seq) {
+        let _within = Within::enter(self, Held::Turn);
+        self.observer.durable(through);
+    }
+
+    /// Tells the observer what is withdrawn.
+    pub(crate) fn tell_rolled_back(&self, to: Seq) {
+        let _within = Within::enter(self, Held::Writer);
+        self.observer.rolled_back(to);
     }
 
     /// A ticket for all that is staged.
@@ -608,8 +638,11 @@ impl Commit {
     /// [`NotCommitted`](CommitError::NotCommitted): it did not happen.
     /// [`Unknown`](CommitError::Unknown): reopen the log to learn whether it did.
     /// [`Poisoned`](CommitError::Poisoned): an earlier failure stopped the log; it did not happen.
+    /// [`Reentered`](CommitError::Reentered): this thread runs code of an [`Observer`] or of
+    /// [`append_with`](Log::append_with); the transaction stays staged.
     pub fn wait(self) -> Result<Ack, CommitError> {
         let inner = &self.log.inner;
+        inner.refuse_to_wait("wait for a commit")?;
         match inner.gate.barrier(self.ticket, &**inner) {
             Err(error) if !sabotage::is(Sabotage::DropBarrierResult) => Err(error),
             _ => Ok(Ack { seq: self.ticket.seq }),

@@ -23,8 +23,11 @@ use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
 use crate::sync::Ordering;
 use crate::walk::{Step, Tail, Walk};
+use crate::within::{Held, Within};
 
 /// Takes the transactions that leave the live log.
+///
+/// It may use the log meanwhile, but not rewrite it.
 pub trait Sealer {
     /// Makes all of `leaving` durable elsewhere, with the names of its files, before it returns.
     ///
@@ -107,7 +110,9 @@ impl Inner {
         let start = walk.tail.offset;
         let late = sabotage::is(Sabotage::SealAfterSwap);
         let first: &mut dyn Sealer = if late { &mut sabotage::Nobody } else { &mut *sealer };
+        let within = Within::enter(self, Held::Rewrite);
         seal(&mut walk, through, first)?;
+        drop(within);
         let kept_from = walk.tail;
         let identity = Identity { anchor: anchor(kept_from), ..walk.identity.clone() };
         let mut successor = Successor::start(&*self.env, &self.dir, &identity, kept_from.offset)?;

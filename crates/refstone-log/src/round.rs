@@ -50,7 +50,7 @@ impl Round for Inner {
         match self.mode {
             Mode::Durable => self.settle(&mut leader, before),
             Mode::Buffered => {
-                self.observer.durable(leader.tail.seq);
+                self.tell_durable(leader.tail.seq);
                 Outcome::Acknowledged(leader.tail.seq)
             }
         }
@@ -133,7 +133,7 @@ impl Inner {
             written => written,
         };
         self.gate.note_durable(durable);
-        self.observer.durable(durable);
+        self.tell_durable(durable);
         match published {
             Ok(()) => Outcome::Acknowledged(durable),
             Err(error) => {
@@ -184,7 +184,7 @@ impl Inner {
         let staged = writer.tail;
         self.gate.end_generation();
         writer.roll_back(tail);
-        self.observer.rolled_back(tail.seq);
+        self.tell_rolled_back(tail.seq);
         staged
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::AtomicU32;
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::thread_local;
 
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 

@@ -12,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use refstone_log::{Commit, ErrorKind, Leaving, Log, Mode, Observer, OsEnv, Sealer, Seq, verify};
+use refstone_log::{
+    Commit, CommitError, ErrorKind, Leaving, Log, Mode, Observer, OsEnv, Sealer, Seq, verify,
+};
 use refstone_tests::env::{Fault, Op};
 use refstone_tests::logs::{Row, ScratchLog, push};
 
@@ -371,4 +373,112 @@ fn the_last_bytes_of_a_disk_are_used() {
     scratch.env.fail(Op::Write, 0, Fault::Error(Io::StorageFull));
     let error = log.append(&[large.as_row()]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+}
+
+/// Asks a log, from code that it runs, for what that code must not ask.
+#[derive(Debug, Default)]
+struct AsksBack {
+    log: Mutex<Option<Log>>,
+    answers: Mutex<Vec<(&'static str, ErrorKind)>>,
+}
+
+impl AsksBack {
+    fn ask_to_wait(&self, log: &Log) {
+        let kind = |told: Result<Seq, CommitError>| told.unwrap_err().kind();
+        let mut answers = self.answers.lock();
+        answers.push(("barrier", kind(log.barrier())));
+        answers.push(("sync", kind(log.sync())));
+        answers.push(("close", kind(log.close().map(|()| Seq::ZERO))));
+        answers.push(("rewrite", log.rewrite(Seq::MAX, &mut Drops).unwrap_err().kind()));
+    }
+
+    fn ask_for_the_writer(&self, log: &Log) {
+        self.ask_to_wait(log);
+        let mut answers = self.answers.lock();
+        let row = Row::standard();
+        answers.push(("append", log.append(&[row.as_row()]).unwrap_err().kind()));
+        answers.push(("append_with", log.append_with(|_| ()).unwrap_err().kind()));
+        answers.push(("check_space", log.check_space().unwrap_err().kind()));
+    }
+
+    fn all_were_refused(&self) -> usize {
+        let answers = std::mem::take(&mut *self.answers.lock());
+        let refused = |(_, kind): &(_, _)| *kind == ErrorKind::Reentered;
+        assert!(answers.iter().all(refused), "{answers:?}");
+        answers.len()
+    }
+}
+
+impl Observer for AsksBack {
+    fn durable(&self, _: Seq) {
+        let log = self.log.lock().take();
+        if let Some(log) = log {
+            let commit = stage(&log, 7);
+            self.ask_to_wait(&log);
+            self.answers.lock().push(("wait", commit.wait().unwrap_err().kind()));
+        }
+    }
+
+    fn rolled_back(&self, _: Seq) {
+        let log = self.log.lock().take();
+        log.iter().for_each(|log| self.ask_for_the_writer(log));
+    }
+}
+
+impl Sealer for AsksBack {
+    fn seal(&mut self, leaving: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let log = self.log.lock().take();
+        if let Some(log) = log {
+            push(&log, &Row::numbered(8));
+            let kind = log.rewrite(Seq::MAX, &mut Drops).unwrap_err().kind();
+            self.answers.lock().push(("rewrite", kind));
+        }
+        Drops.seal(leaving)
+    }
+}
+
+// Breaks: locking without asking who runs (it waits for itself for ever); refusing other logs, or what is
+// asked afterwards.
+#[test]
+fn code_that_a_log_runs_under_its_lock_is_refused_what_would_wait_for_itself() {
+    in_time(|| {
+        let (scratch, other) = (ScratchLog::new(), ScratchLog::new().log());
+        let log = scratch.log();
+        let asks = AsksBack::default();
+        let staged = log.append_with(|inside| {
+            asks.ask_for_the_writer(&log);
+            push(&other, &Row::standard());
+            let commit = inside.append(&[Row::numbered(1).as_row()]).unwrap();
+            asks.answers.lock().push(("wait", commit.wait().unwrap_err().kind()));
+        });
+        staged.unwrap();
+        assert_eq!(asks.all_were_refused(), 8);
+        assert_eq!(push(&log, &Row::numbered(2)), 2, "it goes on");
+
+        let mut sealer = AsksBack { log: Mutex::new(Some(log.clone())), ..AsksBack::default() };
+        log.rewrite(Seq::MAX, &mut sealer).unwrap();
+        assert_eq!(sealer.all_were_refused(), 1);
+        log.close().unwrap();
+    });
+}
+
+// Breaks: as above.
+#[test]
+fn an_observer_is_refused_to_wait_for_its_own_leader() {
+    in_time(|| {
+        let scratch = ScratchLog::new();
+        let observer = Arc::new(AsksBack::default());
+        let env = Arc::new(scratch.env.clone());
+        let (log, _) = Log::open(env, &scratch.dir(), observer.clone(), &mut |_| ()).unwrap();
+        *observer.log.lock() = Some(log.clone());
+        assert_eq!(push(&log, &Row::numbered(1)), 1);
+        assert_eq!(observer.all_were_refused(), 5);
+        assert_eq!(log.barrier().unwrap().get(), 2, "what it staged stays staged");
+
+        *observer.log.lock() = Some(log.clone());
+        scratch.env.fail(Op::Write, 0, Fault::Error(Io::Other));
+        assert_eq!(stage(&log, 3).wait().unwrap_err().kind(), ErrorKind::NotCommitted);
+        assert_eq!(observer.all_were_refused(), 7);
+        log.close().unwrap();
+    });
 }

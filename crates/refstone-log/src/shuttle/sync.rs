@@ -15,6 +15,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync as model;
 
 pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use shuttle::thread_local;
 
 /// As parking_lot's: a panic does not poison it.
 #[derive(Default)]
