@@ -52,7 +52,8 @@ struct Shared {
     plan: Mutex<Vec<(Op, u64, Fault)>>,
     /// The next operations in which something happens.
     calls: Mutex<Vec<(Op, u64, Call)>>,
-    trace: Mutex<Vec<Op>>,
+    /// With the bytes of each write.
+    trace: Mutex<Vec<(Op, usize)>>,
     tracing: AtomicBool,
     clock: AtomicI64,
     /// How much space is free, if anybody knows.
@@ -107,6 +108,12 @@ impl TestEnv {
     /// The operations since [`start_trace`](TestEnv::start_trace).
     #[must_use]
     pub fn trace(&self) -> Vec<Op> {
+        self.traced_bytes().into_iter().map(|(op, _)| op).collect()
+    }
+
+    /// The same, with the bytes that each write was given.
+    #[must_use]
+    pub fn traced_bytes(&self) -> Vec<(Op, usize)> {
         self.shared.trace.lock().clone()
     }
 
@@ -131,9 +138,9 @@ impl TestEnv {
         self.shared.ids.store(id, Ordering::Relaxed);
     }
 
-    fn meet(&self, op: Op) -> Option<Fault> {
+    fn meet(&self, op: Op, bytes: usize) -> Option<Fault> {
         if self.shared.tracing.load(Ordering::Relaxed) {
-            self.shared.trace.lock().push(op);
+            self.shared.trace.lock().push((op, bytes));
         }
         // Taken out before it runs: it may well use this environment.
         let call = due(&mut self.shared.calls.lock(), op);
@@ -142,7 +149,7 @@ impl TestEnv {
     }
 
     fn check(&self, op: Op) -> io::Result<()> {
-        match self.meet(op) {
+        match self.meet(op, 0) {
             None => Ok(()),
             Some(Fault::Error(kind)) => Err(kind.into()),
             Some(Fault::HalfThenNoSpace) => Err(io::ErrorKind::StorageFull.into()),
@@ -245,7 +252,7 @@ impl EnvFile for TestFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        match self.env.meet(Op::Write) {
+        match self.env.meet(Op::Write, bytes.len()) {
             None => self.file.write_at(bytes, offset),
             Some(Fault::Error(kind)) => Err(kind.into()),
             Some(Fault::Panic) => panic!("planned fault"),

@@ -16,7 +16,7 @@ use crate::error::{OpenError, RewriteError};
 use crate::files;
 use crate::frame::schema::{Anchor, Identity};
 use crate::frame::{EOS, Frame, PREFIX_LEN};
-use crate::log::Inner;
+use crate::log::{Inner, Mode};
 use crate::recover::copy;
 use crate::round::Leader;
 use crate::sabotage::{self, Sabotage};
@@ -75,6 +75,13 @@ pub struct Rewritten {
     pub bytes_kept: u64,
 }
 
+/// What may be left to copy in the leader's turn, in bytes: that takes less than a sync.
+const LAST_COPY: u64 = 64 << 10;
+
+/// How often the new file is brought up to date before it. Each time less is left, unless commits come
+/// faster than they can be copied.
+const CATCH_UPS: usize = 8;
+
 /// The new file while it is being made; nobody else knows of it.
 #[derive(Debug)]
 pub(crate) struct Successor {
@@ -95,10 +102,10 @@ impl Inner {
         self.check_open()?;
         self.gate.check()?;
         self.sync()?;
-        // All three of one moment: no round ends meanwhile.
-        let (file, published_end, durable) = {
+        // Both of one moment: no round ends meanwhile.
+        let (file, durable) = {
             let leader = self.leader.lock();
-            (leader.file.clone(), leader.published_end(), self.gate.durable_seq())
+            (leader.file.clone(), self.gate.durable_seq())
         };
         let path = files::live(&self.dir);
         let mut walk = Walk::start(file.clone(), &path)?;
@@ -116,9 +123,8 @@ impl Inner {
         let kept_from = walk.tail;
         let identity = Identity { anchor: anchor(kept_from), ..walk.identity.clone() };
         let mut successor = Successor::start(&*self.env, &self.dir, &identity, kept_from.offset)?;
-        let swapped = successor
-            .catch_up(&*file, published_end)
-            .and_then(|()| successor.sync())
+        let swapped = self
+            .catch_up(&mut successor)
             .map_err(RewriteError::from)
             .and_then(|()| self.swap(&mut successor, &identity));
         if let Err(error) = swapped {
@@ -134,6 +140,25 @@ impl Inner {
             bytes_left: kept_from.offset - start,
             bytes_kept: successor.old_end - kept_from.offset,
         }))
+    }
+
+    /// Copies what is published and syncs it, until little is left: sealing takes seconds, and as many
+    /// megabytes of commits would else be copied and synced while all others wait.
+    fn catch_up(&self, successor: &mut Successor) -> Result<(), OpenError> {
+        for _ in 0..CATCH_UPS {
+            let (file, end) = {
+                let leader = self.leader.lock();
+                (leader.file.clone(), leader.published_end())
+            };
+            successor.catch_up(&*file, end)?;
+            successor.sync()?;
+            let left = self.live_bytes.load(Ordering::Relaxed).saturating_sub(end);
+            // What a buffered log has is published in that turn.
+            if left <= LAST_COPY || self.mode == Mode::Buffered {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The leader's turn: copies what became durable meanwhile, renames, and rebinds.

@@ -207,3 +207,57 @@ fn writers_lose_nothing_while_the_log_is_rewritten_again_and_again() {
     drop(log);
     assert!(scratch.open().is_ok());
 }
+
+/// A sealer whose disk fails in this way.
+struct Fails(std::io::ErrorKind);
+
+impl Sealer for Fails {
+    fn seal(&mut self, _: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Err(Box::new(std::io::Error::from(self.0)))
+    }
+}
+
+/// Commits so much while it seals that the live log has megabytes more when it is done.
+struct Slow(Log);
+
+impl Sealer for Slow {
+    fn seal(&mut self, leaving: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Kept::default().seal(leaving)?;
+        for n in 0..10_000 {
+            drop(self.0.append(&[Row::numbered(n).as_row()])?);
+        }
+        self.0.barrier()?;
+        Ok(())
+    }
+}
+
+// Breaks: copying in the leader's turn what was committed since the rewrite began (seconds of commits,
+// for which all others wait).
+#[test]
+fn what_was_committed_while_it_sealed_is_copied_before_everybody_waits() {
+    let (scratch, log) = filled(3);
+    scratch.env.start_trace();
+    let rewritten = log.rewrite(Seq::new(3), &mut Slow(log.clone())).unwrap().unwrap();
+    assert!(rewritten.bytes_kept > 6_000_000);
+    let trace = scratch.env.traced_bytes();
+    let renamed = trace.iter().rposition(|(op, _)| *op == Op::Rename).unwrap();
+    let syncs = (0..renamed).filter(|at| trace[*at].0 == Op::Sync);
+    let [last, before] = syncs.rev().take(2).collect::<Vec<_>>()[..] else { panic!("{trace:?}") };
+    let in_turn: usize = trace[before..last].iter().map(|(_, bytes)| bytes).sum();
+    // The room for what comes next is most of it.
+    assert!(in_turn < 1_200_000, "{in_turn} bytes");
+    assert_eq!(push(&log, &Row::standard()), 10_004);
+    log.close().unwrap();
+    assert_eq!(scratch.published().len(), 10_001);
+}
+
+// Breaks: calling every failure to seal one of the disk.
+#[test]
+fn a_failure_to_seal_is_of_the_sort_of_its_cause() {
+    let (_scratch, log) = filled(3);
+    let kind = |fails| log.rewrite(Seq::MAX, &mut Fails(fails)).unwrap_err().kind();
+    assert_eq!(kind(std::io::ErrorKind::StorageFull), ErrorKind::NoSpace);
+    assert_eq!(kind(std::io::ErrorKind::PermissionDenied), ErrorKind::Permission);
+    assert_eq!(kind(std::io::ErrorKind::Other), ErrorKind::Io);
+    assert_eq!(log.rewrite(Seq::MAX, &mut Refuses).unwrap_err().kind(), ErrorKind::Io);
+}
