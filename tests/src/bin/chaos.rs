@@ -1,5 +1,6 @@
 //! Damages logs: every bit of a small one, and random places of logs of 1, 100 and 100,000
-//! transactions. It exits with 1 if a damage went unnoticed or took more with it than it touched.
+//! transactions. It exits with 1 if a damage went unnoticed or took more with it than it touched, or if
+//! a repair did not save the rest.
 
 use std::process::ExitCode;
 use std::time::Instant;

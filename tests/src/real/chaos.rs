@@ -1,4 +1,5 @@
-//! Damages logs at random, and demands that nothing of it goes unnoticed and nothing else is lost.
+//! Damages logs at random, and demands that nothing of it goes unnoticed, that nothing else is lost, and
+//! that a repair saves all the rest.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use refstone_log::{
-    ErrorKind, Log, LogReader, Mode, NoObserver, ObjectFormat, OsEnv, RefLogOptions, verify,
+    ErrorKind, Log, LogReader, Mode, NoObserver, ObjectFormat, OsEnv, RefLogOptions, RepairError,
+    RepairOptions, Repaired, repair, verify,
 };
 use tempfile::TempDir;
 
@@ -24,16 +26,19 @@ pub struct ChaosReport {
     pub damages: u64,
     /// Transactions that were found in damaged logs, each on its own.
     pub found: u64,
+    /// Transactions that repairs saved.
+    pub saved: u64,
     /// What was broken.
     pub violations: Vec<String>,
 }
 
 impl fmt::Display for ChaosReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ChaosReport { damages, found, violations } = self;
+        let ChaosReport { damages, found, saved, violations } = self;
         write!(
             f,
-            "{damages} damages, {found} undamaged transactions found on their own, {} violations",
+            "{damages} damages, {found} undamaged transactions found on their own, {saved} saved by \
+             repairs, {} violations",
             violations.len()
         )
     }
@@ -57,6 +62,9 @@ pub struct Chaos {
 
 type Failure = Box<dyn std::error::Error>;
 
+/// A copy of the sound log.
+const COPY: &str = "copy.arrow";
+
 impl Chaos {
     /// Makes a log of so many transactions, in a directory below `parent`.
     ///
@@ -68,6 +76,7 @@ impl Chaos {
         fill(&dir, transactions)?;
         let (frames, log_id) = survey(&dir)?;
         let live = dir.join("refs.arrow");
+        std::fs::copy(&live, scratch.path().join(COPY))?;
         let file = OpenOptions::new().read(true).write(true).open(&live)?;
         let end = frames.last().map_or(0, |last| last.end) + 8;
         let sound = std::fs::read(live)?;
@@ -143,7 +152,8 @@ impl Chaos {
             return Err("the refusal changed the file".to_owned());
         }
         self.judge_reader(&dir, range)?;
-        self.judge_found(&damaged, range)
+        self.judge_found(&damaged, range)?;
+        self.judge_repair(&damaged, range)
     }
 
     /// A reader gets what is in front of the damage, and nothing else.
@@ -167,8 +177,7 @@ impl Chaos {
     /// Each frame that was not touched is found on its own, and nothing else is.
     fn judge_found(&mut self, damaged: &[u8], range: &Range<usize>) -> Verdict {
         let found = find(damaged, &self.log_id);
-        let touched = |frame: &&Range<usize>| frame.start < range.end && range.start < frame.end;
-        let left: Vec<_> = self.frames.iter().filter(|frame| !touched(frame)).cloned().collect();
+        let left = self.undamaged(range);
         self.report.found += found.len() as u64;
         if found == left {
             Ok(())
@@ -176,6 +185,88 @@ impl Chaos {
             Err(format!("{} frames are undamaged, and {} were found", left.len(), found.len()))
         }
     }
+
+    fn undamaged(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        self.frames.iter().filter(|frame| !touches(frame, range)).cloned().collect()
+    }
+
+    /// A repair saves each frame that was not touched, byte for byte, records what is missing, and
+    /// leaves a sound log that goes on behind all that was ever given out.
+    fn judge_repair(&mut self, damaged: &[u8], range: &Range<usize>) -> Verdict {
+        let dir = self.scratch.path().join("repaired");
+        let told = |error: io::Error| format!("the directory of the repair: {error}");
+        std::fs::create_dir(&dir).map_err(told)?;
+        std::fs::write(dir.join("refs.arrow"), damaged).map_err(told)?;
+        let verdict = self.repair_in(&dir, range);
+        std::fs::remove_dir_all(&dir).map_err(told)?;
+        verdict
+    }
+
+    fn repair_in(&mut self, dir: &Path, range: &Range<usize>) -> Verdict {
+        let left = self.undamaged(range);
+        let repaired = match self.repair(dir, range) {
+            // Without schema and transactions nothing shows that the copy is this log's.
+            Err(RepairError::Foreign { .. }) if left.is_empty() => return Ok(()),
+            repaired => repaired.map_err(|error| format!("repair: {error}"))?,
+        };
+        let bytes = std::fs::read(dir.join("refs.arrow")).map_err(|error| error.to_string())?;
+        let saved = find(&bytes, &self.log_id);
+        self.report.saved += saved.len() as u64;
+        let of = |ranges: &[Range<usize>], bytes: &[u8]| -> Vec<u8> {
+            ranges.iter().flat_map(|range| &bytes[range.clone()]).copied().collect()
+        };
+        if repaired.transactions != left.len() as u64
+            || of(&saved, &bytes) != of(&left, &self.sound)
+        {
+            let (left, saved) = (left.len(), saved.len());
+            return Err(format!("{left} frames are undamaged, and a repair saved {saved}"));
+        }
+        self.judge_gaps(dir, range)?;
+        self.judge_opening(dir)
+    }
+
+    fn repair(&self, dir: &Path, range: &Range<usize>) -> Result<Repaired, RepairError> {
+        let first = self.frames.first().map_or(self.end, |frame| frame.start);
+        match repair(&OsEnv, dir, &RepairOptions::default()) {
+            Err(RepairError::Schema { .. }) if range.start < first => {
+                let schema_from = Some(self.scratch.path().join(COPY));
+                repair(&OsEnv, dir, &RepairOptions { schema_from, ..RepairOptions::default() })
+            }
+            other => other,
+        }
+    }
+
+    /// The repaired log is sound, and records each frame that it lacks.
+    fn judge_gaps(&self, dir: &Path, range: &Range<usize>) -> Verdict {
+        let report = verify(&OsEnv, dir).map_err(|error| format!("verify repaired: {error}"))?;
+        if let Some(damage) = report.damage {
+            return Err(format!("the repaired log is damaged: {damage}"));
+        }
+        for (seq, frame) in (1..).zip(&self.frames) {
+            let mut gaps = report.gaps.iter();
+            let recorded = gaps.any(|(first, last)| (first.get()..=last.get()).contains(&seq));
+            if recorded != touches(frame, range) {
+                return Err(format!("transaction {seq} is a gap of the repaired log: {recorded}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_opening(&self, dir: &Path) -> Verdict {
+        let opened = Log::open(Arc::new(OsEnv), dir, Arc::new(NoObserver), &mut |_| ());
+        let (log, _) = opened.map_err(|error| format!("opening repaired: {error}"))?;
+        let committed =
+            log.append(&[Row::standard().as_row()]).map_err(|error| error.to_string())?;
+        let seq = committed.wait().map_err(|error| error.to_string())?.seq().get();
+        if seq <= self.frames.len() as u64 {
+            return Err(format!("the repaired log gave out {seq} a second time"));
+        }
+        log.close().map_err(|error| error.to_string())
+    }
+}
+
+fn touches(frame: &Range<usize>, damage: &Range<usize>) -> bool {
+    frame.start < damage.end && damage.start < frame.end
 }
 
 fn fill(dir: &Path, transactions: u64) -> Result<(), Failure> {

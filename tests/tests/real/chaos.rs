@@ -13,6 +13,7 @@ fn a_flipped_bit_anywhere_in_a_small_log_is_noticed() {
     }
     assert_no_violations(&log.report.violations, "chaos");
     assert!(log.report.damages > log.len() as u64);
+    assert!(log.report.saved > 0);
 }
 
 #[test]
@@ -24,5 +25,6 @@ fn random_damage_is_noticed_and_every_other_transaction_is_found_on_its_own() {
         }
         assert_no_violations(&log.report.violations, "chaos");
         assert!(transactions == 1 || log.report.found > 49 * (transactions - 8));
+        assert_eq!(log.report.saved, log.report.found, "a repair saves all that is there");
     }
 }
