@@ -138,13 +138,16 @@ pub(crate) fn open(dir: &Path) -> Result<RefStore, Failure> {
 }
 
 fn explain(error: &CompactError) -> Failure {
-    let text = error.to_string();
-    match error {
-        CompactError::Files(error) => Failure::of_kind(error.kind(), text),
-        CompactError::Commit(error) => Failure::of_kind(error.kind(), text),
-        _ => Failure::environment(text),
+    let failure = Failure::of_kind(error.kind(), error.to_string());
+    match error.kind() {
+        // That has a hint of its own: what to do.
+        ErrorKind::Corrupt => failure,
+        ErrorKind::NoSpace => failure.with_hint(
+            "no transaction is lost by it; what was sealed stays sealed; free some space, and run it \
+             again",
+        ),
+        _ => failure.with_hint("no transaction is lost by it; what was sealed stays sealed"),
     }
-    .with_hint("no transaction is lost by it; what was sealed stays sealed")
 }
 
 fn line(compacted: &Compacted) -> String {

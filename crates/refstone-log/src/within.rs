@@ -19,7 +19,7 @@ pub(crate) enum Held {
 
 thread_local! {
     /// By the log, as the address of what its handles share.
-    static HERE: RefCell<Vec<(usize, Held)>> = RefCell::new(Vec::new());
+    static HERE: RefCell<Vec<(usize, Held)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Code of others runs in this thread until this is dropped.

@@ -385,6 +385,7 @@ pub(crate) fn log_stats(repository: &str, stats: &Stats) {
         compactions = compactions.compactions,
         sealed = compactions.done.sealed,
         compaction_failure = compactions.failure.as_deref().map(text::one_line),
+        merge_failure = compactions.merge_failure.as_deref().map(text::one_line),
         "what it did since it was opened"
     );
 }

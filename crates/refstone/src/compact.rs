@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use refstone_log::{
     AppendError, CommitError, ErrorKind, Leaving, Log, RewriteError, Sealer, Seq, Timestamp,
@@ -20,6 +21,7 @@ use crate::sealed::{self, Form, HistoryFile, HistoryWriter};
 use crate::shelves::Shelves;
 use crate::stack::Stack;
 use crate::state::State;
+use crate::stop::Stop;
 use crate::table::{self, Entry, Table};
 
 /// How many files of one size are merged into one.
@@ -109,10 +111,19 @@ pub enum CompactError {
     /// A file of history or a table could not be read or written.
     #[error(transparent)]
     Files(#[from] ReadError),
+    /// The transactions were sealed, but files could not be merged, or what is left over not removed.
+    /// The store goes on with more files than it would need.
+    #[error("sealed up to transaction {}, but the files were not merged: {source}", done.sealed_seq)]
+    Merge {
+        /// What was done.
+        done: Box<Compacted>,
+        /// Why not more.
+        source: ReadError,
+    },
     /// The log had stopped or was closed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The store was closed meanwhile.
+    /// The store was closed meanwhile, before anything had left the live log.
     #[error("the compaction was stopped, since the store is being closed")]
     Stopped,
 }
@@ -122,12 +133,25 @@ impl CompactError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            CompactError::Rewrite(error) => error.kind(),
-            CompactError::Files(error) => error.kind(),
+            CompactError::Rewrite(error) => kind_of_rewrite(error),
+            CompactError::Files(error) | CompactError::Merge { source: error, .. } => error.kind(),
             CompactError::Commit(error) => error.kind(),
             CompactError::Stopped => ErrorKind::Closed,
         }
     }
+}
+
+/// The sealer is ours, and so is its error.
+fn kind_of_rewrite(error: &RewriteError) -> ErrorKind {
+    let ours = match error {
+        RewriteError::Seal(cause) => cause.downcast_ref::<ReadError>(),
+        _ => None,
+    };
+    ours.map_or_else(|| error.kind(), ReadError::kind)
+}
+
+fn was_stopped(error: &RewriteError) -> bool {
+    matches!(error, RewriteError::Seal(_)) && kind_of_rewrite(error) == ErrorKind::Closed
 }
 
 /// One compaction.
@@ -136,8 +160,9 @@ pub(crate) struct Compaction<'s> {
     pub(crate) state: &'s State,
     pub(crate) shelves: &'s Shelves,
     pub(crate) options: CompactOptions,
-    /// Asked between two steps: whether to stop there.
-    pub(crate) stop: &'s dyn Fn() -> bool,
+    pub(crate) stop: Stop<'s>,
+    /// As [`crate::maintenance`] has it.
+    pub(crate) merge_behind: &'s AtomicU64,
     pub(crate) progress: &'s mut dyn FnMut(Progress),
     pub(crate) done: Compacted,
 }
@@ -146,10 +171,45 @@ impl Compaction<'_> {
     pub(crate) fn run(mut self) -> Result<Compacted, CompactError> {
         self.expect_running()?;
         self.seal()?;
-        self.sweep()?;
-        while !(self.stop)() && self.merge_next()? {}
         self.done.sealed_seq = self.state.snapshot().tables.reaches();
-        Ok(self.done)
+        match self.tidy() {
+            Ok(()) => Ok(self.done),
+            Err(source) => Err(CompactError::Merge { done: Box::new(self.done), source }),
+        }
+    }
+
+    /// Removes what is left over, and merges what is due.
+    ///
+    /// Files are merged past one that cannot be read, or they would become more and more: it stays as
+    /// it is, and so do those before it.
+    fn tidy(&mut self) -> Result<(), ReadError> {
+        self.sweep()?;
+        let mut damaged = None;
+        loop {
+            match self.merge_next() {
+                Ok(true) => {}
+                Ok(false) => return damaged.map_or(Ok(()), Err),
+                Err(error) => {
+                    let Some(last) = self.unreadable(&error) else {
+                        return Err(damaged.unwrap_or(error));
+                    };
+                    self.merge_behind.store(last.get(), Ordering::Relaxed);
+                    damaged.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    /// Where the file ends that cannot be read, if the error is about one that was to be merged.
+    fn unreadable(&self, error: &ReadError) -> Option<Seq> {
+        let path = error.path()?;
+        let about = |range: &SeqRange| {
+            [&self.shelves.history, &self.shelves.tables]
+                .iter()
+                .any(|shelf| shelf.path(*range) == path)
+        };
+        let tables = self.state.snapshot().tables.clone();
+        tables.tables().iter().map(|table| range_of(table)).find(about).map(|range| range.last)
     }
 
     /// A log that has stopped may have been swapped: then only the next open knows what it needs.
@@ -187,10 +247,6 @@ impl Compaction<'_> {
         let mut seal = Seal { compaction: self, range, table: None };
         let rewritten = self_rewrite(&mut seal);
         let table = seal.table;
-        // What it was stopped with says less than that it was.
-        if rewritten.is_err() && (self.stop)() {
-            return Err(CompactError::Stopped);
-        }
         match rewritten? {
             Some(sealed) if sealed == through => Ok(table),
             // Both were read from the same log, and what is in the view is durable.
@@ -202,10 +258,10 @@ impl Compaction<'_> {
     }
 
     /// Merges one run of files, if one is due.
-    fn merge_next(&mut self) -> Result<bool, CompactError> {
+    fn merge_next(&mut self) -> Result<bool, ReadError> {
         let tables = self.state.snapshot().tables.clone();
-        let sizes: Vec<u64> = tables.tables().iter().map(|table| table.history_rows()).collect();
-        let Some(from) = due(&sizes, self.options.merge) else { return Ok(false) };
+        let Some(from) = self.due_in(&tables) else { return Ok(false) };
+        self.stop.check()?;
         let inputs = &tables.tables()[from..];
         let files = self.open_history(inputs)?;
         if let Err(error) = self.check_space(inputs, &files) {
@@ -223,41 +279,39 @@ impl Compaction<'_> {
         Ok(true)
     }
 
+    /// From which file on all are to be merged.
+    fn due_in(&self, tables: &Stack) -> Option<usize> {
+        let behind = self.merge_behind.load(Ordering::Relaxed);
+        let stays = |table: &Arc<Table>| table.identity().last.get() <= behind;
+        let first = tables.tables().partition_point(stays);
+        let files = tables.tables()[first..].iter();
+        let sizes: Vec<u64> = files.map(|table| table.history_rows()).collect();
+        Some(first + due(&sizes, self.options.merge)?)
+    }
+
     fn open_history(&self, tables: &[Arc<Table>]) -> Result<Vec<HistoryFile>, ReadError> {
         tables.iter().map(|table| self.shelves.open_history(range_of(table))).collect()
     }
 
     /// A merge that fills the disk would take the space of transactions, again and again.
-    fn check_space(
-        &self,
-        tables: &[Arc<Table>],
-        files: &[HistoryFile],
-    ) -> Result<(), CompactError> {
+    fn check_space(&self, tables: &[Arc<Table>], files: &[HistoryFile]) -> Result<(), ReadError> {
         let bytes = tables.iter().map(|table| table.bytes()).sum::<u64>()
             + files.iter().map(HistoryFile::bytes).sum::<u64>();
         self.log
             .check_space_for(bytes)
-            .map_err(|error| ReadError::because(error.kind(), error.to_string()).into())
+            .map_err(|error| ReadError::because(error.kind(), error.to_string()))
     }
 
-    fn merge(
-        &mut self,
-        inputs: &[Arc<Table>],
-        files: &[HistoryFile],
-    ) -> Result<Table, CompactError> {
+    fn merge(&mut self, inputs: &[Arc<Table>], files: &[HistoryFile]) -> Result<Table, ReadError> {
         let (oldest, newest) = (range_of(&inputs[0]), range_of(&inputs[inputs.len() - 1]));
         let range = SeqRange { first: oldest.first, last: newest.last };
         let rows = inputs.iter().map(|table| table.history_rows()).sum();
         (self.progress)(Progress::Merging { files: inputs.len(), rows });
         let env = &*self.shelves.env;
         let path = self.shelves.history.path(range);
-        let history = sealed::merge(env, &path, files, self.options.form, self.stop);
-        let Some(history) = history.map_err(ReadError::from)? else {
-            return Err(CompactError::Stopped);
-        };
+        let history = sealed::merge(env, &path, files, self.options.form, self.stop)?;
         self.shelves.sync(&self.shelves.history)?;
-        let table = table::merge(env, &self.shelves.tables.path(range), inputs);
-        let table = table.map_err(ReadError::from)?;
+        let table = table::merge(env, &self.shelves.tables.path(range), inputs, self.stop)?;
         self.shelves.sync(&self.shelves.tables)?;
         self.count(&history, &table);
         Ok(table)
@@ -274,7 +328,7 @@ impl Compaction<'_> {
     ///
     /// A file that goes further than those stays: what a crash left behind the live log's first
     /// transaction has been sealed anew by now, and anything else may be the only copy.
-    fn sweep(&self) -> Result<(), CompactError> {
+    fn sweep(&self) -> Result<(), ReadError> {
         let tables = self.state.snapshot().tables.clone();
         let counts =
             |range: &SeqRange| tables.tables().iter().any(|table| range_of(table) == *range);
@@ -310,7 +364,10 @@ impl Compaction<'_> {
 fn self_rewrite(seal: &mut Seal<'_, '_>) -> Result<Option<Seq>, CompactError> {
     let log = seal.compaction.log.clone();
     let through = seal.range.last;
-    Ok(log.rewrite(through, seal)?.map(|rewritten| rewritten.sealed_seq))
+    match log.rewrite(through, seal) {
+        Err(error) if was_stopped(&error) => Err(CompactError::Stopped),
+        rewritten => Ok(rewritten?.map(|rewritten| rewritten.sealed_seq)),
+    }
 }
 
 fn range_of(table: &Table) -> SeqRange {
@@ -326,6 +383,12 @@ struct Seal<'c, 's> {
 
 impl Sealer for Seal<'_, '_> {
     fn seal(&mut self, leaving: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(self.write(leaving)?)
+    }
+}
+
+impl Seal<'_, '_> {
+    fn write(&mut self, leaving: &mut Leaving<'_>) -> Result<(), ReadError> {
         let shelves = self.compaction.shelves;
         shelves.make_dir(&shelves.history)?;
         let path = shelves.history.path(self.range);
@@ -336,7 +399,7 @@ impl Sealer for Seal<'_, '_> {
         let rows = writer.rows();
         let identity = self.identity(crc, at);
         writer.finish(&identity)?;
-        shelves.write_table(self.range, digest, &identity, rows)?;
+        shelves.write_table(self.range, digest, &identity, rows, self.compaction.stop)?;
         shelves.sync(&shelves.history)?;
         shelves.sync(&shelves.tables)?;
         let (history, table) = (shelves.open_history(self.range)?, shelves.open_table(self.range)?);
@@ -344,31 +407,31 @@ impl Sealer for Seal<'_, '_> {
         self.table = Some(table);
         Ok(())
     }
-}
 
-impl Seal<'_, '_> {
     /// Copies the rows; returns checksum and time of the last frame.
     fn copy(
         &mut self,
         leaving: &mut Leaving<'_>,
         writer: &mut HistoryWriter<'_>,
         digest: &mut Digest,
-    ) -> Result<(u32, Timestamp), Box<dyn Error + Send + Sync>> {
+    ) -> Result<(u32, Timestamp), ReadError> {
         let of = self.range.last.get() - self.range.first.get() + 1;
         let mut last = (0, Timestamp::default());
         while let Some(frame) = leaving.next()? {
+            self.compaction.stop.check()?;
             for stored in frame.ref_rows() {
                 let row = writer.rows();
+                self.compaction.stop.check_at(row.into())?;
                 writer.push(frame.seq(), frame.at(), &stored.as_row())?;
-                let (name, target) = row::decode(&stored)?;
+                let (name, target) = row::decode(&stored).map_err(|problem| {
+                    let problem = format!("transaction {}: {problem}", frame.seq());
+                    ReadError::because(ErrorKind::Corrupt, problem)
+                })?;
                 digest.note(name, Entry { seq: frame.seq(), at: frame.at(), target }, row);
             }
             last = (frame.crc(), frame.at());
             self.compaction.done.sealed += 1;
             if self.compaction.done.sealed.is_multiple_of(1024) {
-                if (self.compaction.stop)() {
-                    return Err(Box::new(CompactError::Stopped));
-                }
                 (self.compaction.progress)(Progress::Sealing {
                     done: self.compaction.done.sealed,
                     of,

@@ -10,6 +10,7 @@ use crate::edit::Target;
 use crate::error::ReadError;
 use crate::name::RefName;
 use crate::sealed::HistoryFile;
+use crate::stop::Stop;
 use crate::table::{Cursor, Entry, Identity, Table, TableWriter};
 
 /// For each ref that moved: its last state, and which rows of the range's history are about it.
@@ -55,16 +56,21 @@ impl Digest {
         path: &Path,
         identity: Identity,
         history_rows: u32,
+        stop: Stop<'_>,
     ) -> Result<(), ReadError> {
         let lowest = identity.first == Seq::ZERO.next();
         let mut states: Vec<_> = self.states.into_iter().collect();
         states.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let gone = |entry: &Entry| lowest && entry.target.is_none();
         let mut writer = TableWriter::create(env, path, identity, u64::from(history_rows))?;
-        for (name, (entry, rows)) in states.iter().filter(|(_, (entry, _))| !gone(entry)) {
+        let live = states.iter().filter(|(_, (entry, _))| !gone(entry));
+        for (number, (name, (entry, rows))) in (0..).zip(live) {
+            stop.check_at(number)?;
             writer.push(name.as_bytes(), entry, rows)?;
         }
-        for (name, (entry, rows)) in states.iter().filter(|(_, (entry, _))| gone(entry)) {
+        let gone = states.iter().filter(|(_, (entry, _))| gone(entry));
+        for (number, (name, (entry, rows))) in (0..).zip(gone) {
+            stop.check_at(number)?;
             writer.push_gone(name.as_bytes(), entry, rows)?;
         }
         writer.finish()?;
@@ -133,7 +139,7 @@ mod tests {
             last_crc: 1,
             last_at: Timestamp::default(),
         };
-        digest(&moves).write(&OsEnv, &path, identity, 4).unwrap();
+        digest(&moves).write(&OsEnv, &path, identity, 4, Stop::NEVER).unwrap();
         let table = Arc::new(Table::open(&OsEnv, &path).unwrap());
         let differs = |moves: &[_]| digest(moves).difference(&table).unwrap();
         assert_eq!(differs(&moves), None);

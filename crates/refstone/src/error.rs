@@ -9,6 +9,7 @@ use crate::name::{NameError, RefName};
 use crate::oid::ObjectIdError;
 use crate::refusal::{Reason, Refusal};
 use crate::sealed::SealedError;
+use crate::stop::Stopped;
 use crate::table::TableError;
 
 /// Why a store could not be created, opened or read.
@@ -59,16 +60,28 @@ pub enum OpenError {
 pub struct ReadError {
     kind: ErrorKind,
     problem: String,
+    /// The file that it is about, if it is about one.
+    path: Option<PathBuf>,
 }
 
 impl ReadError {
     pub(crate) fn because(kind: ErrorKind, problem: String) -> ReadError {
-        ReadError { kind, problem }
+        ReadError { kind, problem, path: None }
+    }
+
+    /// The same, about this file.
+    pub(crate) fn about(self, path: &Path) -> ReadError {
+        ReadError { path: Some(path.to_owned()), ..self }
+    }
+
+    /// The file that it is about, if it is about one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     pub(crate) fn io(path: &Path, what: &'static str, error: &io::Error) -> ReadError {
         let problem = format!("{}: cannot {what}: {error}", path.display());
-        ReadError { kind: kind_of_io(error), problem }
+        ReadError::because(kind_of_io(error), problem).about(path)
     }
 
     /// The sort of this error.
@@ -82,9 +95,11 @@ impl From<TableError> for ReadError {
     fn from(error: TableError) -> ReadError {
         let kind = match &error {
             TableError::Io { source, .. } => kind_of_io(source),
+            TableError::Stopped(_) => ErrorKind::Closed,
             _ => ErrorKind::Corrupt,
         };
-        ReadError { kind, problem: error.to_string() }
+        let path = error.path().map(Path::to_owned);
+        ReadError { kind, problem: error.to_string(), path }
     }
 }
 
@@ -92,9 +107,24 @@ impl From<SealedError> for ReadError {
     fn from(error: SealedError) -> ReadError {
         let kind = match &error {
             SealedError::Io { source, .. } => kind_of_io(source),
+            SealedError::Stopped(_) => ErrorKind::Closed,
             _ => ErrorKind::Corrupt,
         };
-        ReadError { kind, problem: error.to_string() }
+        let path = error.path().map(Path::to_owned);
+        ReadError { kind, problem: error.to_string(), path }
+    }
+}
+
+impl From<Stopped> for ReadError {
+    fn from(stopped: Stopped) -> ReadError {
+        ReadError::because(ErrorKind::Closed, stopped.to_string())
+    }
+}
+
+/// What a compaction reads of the live log.
+impl From<refstone_log::OpenError> for ReadError {
+    fn from(error: refstone_log::OpenError) -> ReadError {
+        ReadError::because(error.kind(), error.to_string())
     }
 }
 

@@ -211,6 +211,8 @@ mod store;
 // What has left the live log: history and tables, and how it gets there.
 mod new_file;
 
+mod stop;
+
 mod ranges;
 
 #[allow(dead_code)]

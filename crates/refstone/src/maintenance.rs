@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use parking_lot::Mutex;
-use refstone_log::{Log, Seq};
+use parking_lot::{Mutex, ReentrantMutex};
+use refstone_log::{CommitError, ErrorKind, Log, Seq};
 
 use crate::compact::{CompactError, CompactOptions, Compacted, Compaction, Progress};
 use crate::error::ReadError;
 use crate::shelves::{Keep, Shelves};
 use crate::state::State;
+use crate::stop::Stop;
 
 /// Transactions in the live log from which on a store compacts itself.
 ///
@@ -51,15 +52,19 @@ struct Inner {
     state: Arc<State>,
     shelves: Shelves,
     compacting: Compacting,
-    /// Held while files of history and tables are written.
-    working: Mutex<()>,
+    /// Held while files of history and tables are written. Who has it already does not take it again:
+    /// it knows its owner only so that one who calls back from within is refused, and does not wait.
+    working: ReentrantMutex<()>,
     /// A thread is compacting, or about to.
     busy: AtomicBool,
     stopping: AtomicBool,
     /// The newest transaction that is no longer in the live log.
     sealed: AtomicU64,
-    /// Before this transaction nothing is due: the last compaction failed.
-    not_before: AtomicU64,
+    /// Before this transaction, and before the live log has so many bytes, nothing is due: the last
+    /// compaction failed.
+    not_before: (AtomicU64, AtomicU64),
+    /// Files that end here or before are not merged: one of them is damaged.
+    merge_behind: AtomicU64,
     totals: Mutex<Totals>,
 }
 
@@ -67,17 +72,21 @@ struct Inner {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Compactions that succeeded.
+    /// Compactions that sealed what there was.
     pub compactions: u64,
     /// What they did, added up.
     pub done: Compacted,
-    /// Why the last one failed, if it did.
+    /// Why the last one failed, if it did: transactions stay in the live log, which grows.
     pub failure: Option<String>,
+    /// Why some files are not merged, if so: transactions are sealed all the same, and files that are
+    /// newer are merged. A compaction by hand tries all of them again.
+    pub merge_failure: Option<String>,
 }
 
 impl Drop for Maintenance {
     fn drop(&mut self) {
-        self.stop();
+        // No code of others has the store here: that would have been a handle.
+        let _ = self.stop();
     }
 }
 
@@ -94,11 +103,12 @@ impl Maintenance {
             state,
             shelves,
             compacting,
-            working: Mutex::default(),
+            working: ReentrantMutex::default(),
             busy: AtomicBool::default(),
             stopping: AtomicBool::default(),
             sealed,
-            not_before: AtomicU64::default(),
+            not_before: <(AtomicU64, AtomicU64)>::default(),
+            merge_behind: AtomicU64::default(),
             totals: Mutex::default(),
         };
         Maintenance { inner: Arc::new(inner), thread: Mutex::default() }
@@ -142,11 +152,16 @@ impl Maintenance {
         options: CompactOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Compacted, CompactError> {
+        self.inner.refuse_within("compact the store")?;
+        // Whoever asks by hand may have restored what was damaged.
+        self.inner.merge_behind.store(0, Ordering::Relaxed);
         self.inner.compact(options, progress)
     }
 
     pub(crate) fn rebuild(&self) -> Result<(), ReadError> {
         let inner = &self.inner;
+        let within = |error: CommitError| ReadError::because(error.kind(), error.to_string());
+        inner.refuse_within("rebuild tables").map_err(within)?;
         let _working = inner.working.lock();
         let reached = inner.state.snapshot().tables.clone();
         let Some(last) = reached.tables().last().map(|table| table.identity().clone()) else {
@@ -154,18 +169,21 @@ impl Maintenance {
         };
         let anchor = refstone_log::Anchor { seq: last.last, crc: last.last_crc, at: last.last_at };
         let stop = || inner.stopping.load(Ordering::Acquire);
-        let tables = inner.shelves.rebuild(anchor, Keep::Nothing, &stop)?;
+        let tables = inner.shelves.rebuild(anchor, Keep::Nothing, Stop::when(&stop))?;
         inner.state.tables_merged(Arc::new(tables));
+        inner.merge_behind.store(0, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Has a compaction that runs end soon, and waits for it. None starts any more.
-    pub(crate) fn stop(&self) {
+    /// Has a compaction that runs end with its batch of rows, and waits for that. None starts any more.
+    pub(crate) fn stop(&self) -> Result<(), CommitError> {
+        self.inner.refuse_within("close the store")?;
         self.inner.stopping.store(true, Ordering::Release);
         drop(self.inner.working.lock());
         // It has a clone of the log: until it ends the log is not closed by dropping the store.
         let thread = self.thread.lock().take();
         thread.map(JoinHandle::join);
+        Ok(())
     }
 }
 
@@ -185,8 +203,18 @@ impl Inner {
     fn is_due(&self) -> bool {
         let written = self.log.written_seq().get();
         let frames = written.saturating_sub(self.sealed.load(Ordering::Relaxed));
-        (frames >= FRAMES_MAX || (frames > 0 && self.log.live_bytes() >= BYTES_MAX))
-            && written >= self.not_before.load(Ordering::Relaxed)
+        let bytes = self.log.live_bytes();
+        let (seq, len) = &self.not_before;
+        (frames >= FRAMES_MAX || (frames > 0 && bytes >= BYTES_MAX))
+            && (written >= seq.load(Ordering::Relaxed) || bytes >= len.load(Ordering::Relaxed))
+    }
+
+    /// Refuses what waits for the work in the thread that does it: it runs code of others there.
+    fn refuse_within(&self, operation: &'static str) -> Result<(), CommitError> {
+        match self.working.is_owned_by_current_thread() {
+            true => Err(CommitError::Reentered { operation }),
+            false => Ok(()),
+        }
     }
 
     fn compact(
@@ -198,41 +226,195 @@ impl Inner {
         if self.stopping.load(Ordering::Acquire) {
             return Err(refstone_log::CommitError::Closed.into());
         }
-        let compaction = Compaction {
-            log: &self.log,
-            state: &self.state,
-            shelves: &self.shelves,
-            options,
-            stop: &|| self.stopping.load(Ordering::Acquire),
-            progress,
-            done: Compacted::default(),
-        };
-        let result = compaction.run();
+        let stopping = || self.stopping.load(Ordering::Acquire);
+        let result = self.compaction(options, Stop::when(&stopping), progress).run();
         self.sealed.store(self.state.snapshot().tables.reaches().get(), Ordering::Relaxed);
         self.note(&result);
         result
     }
 
+    fn compaction<'s>(
+        &'s self,
+        options: CompactOptions,
+        stop: Stop<'s>,
+        progress: &'s mut dyn FnMut(Progress),
+    ) -> Compaction<'s> {
+        Compaction {
+            log: &self.log,
+            state: &self.state,
+            shelves: &self.shelves,
+            options,
+            stop,
+            merge_behind: &self.merge_behind,
+            progress,
+            done: Compacted::default(),
+        }
+    }
+
     fn note(&self, result: &Result<Compacted, CompactError>) {
         match result {
             Ok(done) => {
-                let mut totals = self.totals.lock();
-                totals.compactions += 1;
-                totals.done.add(done);
-                totals.failure = None;
+                self.sealed(done);
+                if self.merge_behind.load(Ordering::Relaxed) == 0 {
+                    self.totals.lock().merge_failure = None;
+                }
+            }
+            Err(CompactError::Merge { done, source }) => {
+                self.sealed(done);
+                if source.kind() != ErrorKind::Closed {
+                    self.totals.lock().merge_failure = Some(source.to_string());
+                }
             }
             Err(CompactError::Stopped) => {}
             Err(error) => self.failed(error.to_string()),
         }
     }
 
-    fn failed(&self, why: String) {
-        self.totals.lock().failure = Some(why);
-        self.put_off();
+    fn sealed(&self, done: &Compacted) {
+        let mut totals = self.totals.lock();
+        totals.compactions += 1;
+        totals.done.add(done);
+        totals.failure = None;
+        self.put_off_until(0, 0);
     }
 
-    /// Not again before as many transactions have come as make one due.
+    fn failed(&self, why: String) {
+        self.put_off();
+        self.totals.lock().failure = Some(why);
+    }
+
+    /// Not again before as many transactions, or bytes of them, have come as make one due.
     fn put_off(&self) {
-        self.not_before.store(self.log.written_seq().get() + FRAMES_MAX, Ordering::Relaxed);
+        let (written, bytes) = (self.log.written_seq().get(), self.log.live_bytes());
+        self.put_off_until(written + FRAMES_MAX, bytes + BYTES_MAX);
+    }
+
+    fn put_off_until(&self, written: u64, bytes: u64) {
+        let (seq, len) = &self.not_before;
+        seq.store(written, Ordering::Relaxed);
+        len.store(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicUsize;
+
+    use refstone_log::LogReader;
+    use refstone_log::OsEnv;
+
+    use super::*;
+    use crate::compact::Merge;
+    use crate::edit::Edit;
+    use crate::name::RefName;
+    use crate::oid::ObjectId;
+    use crate::store::{CreateOptions, OpenOptions, RefStore};
+    use crate::transaction::Transaction;
+
+    const REFS: u64 = 9000;
+
+    /// A store with a file of history of three batches, and as much in the live log.
+    fn store(dir: &Path) -> RefStore {
+        RefStore::create(dir, &CreateOptions::default()).unwrap();
+        let store = reopen(dir);
+        push(&store, 1);
+        store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+        push(&store, 2);
+        store
+    }
+
+    fn reopen(dir: &Path) -> RefStore {
+        RefStore::open_with(dir, OpenOptions::default().compacting(Compacting::ByHand)).unwrap()
+    }
+
+    /// Moves all refs in one transaction.
+    fn push(store: &RefStore, value: u8) {
+        let mut tx = Transaction::new("tester");
+        for number in 0..REFS {
+            let name = RefName::new(format!("refs/heads/{number}")).unwrap();
+            tx.push(Edit::set(name, ObjectId::from_bytes(&[value; 20]).unwrap()));
+        }
+        store.commit(&tx).unwrap();
+    }
+
+    fn all() -> CompactOptions {
+        CompactOptions { merge: Merge::All, ..CompactOptions::default() }
+    }
+
+    /// What a reader without the lock finds: the refs, and how many moves there were.
+    fn read(dir: &Path) -> (usize, usize) {
+        let refs = crate::read_view(dir).unwrap();
+        let value = ObjectId::from_bytes(&[2; 20]).unwrap();
+        let there =
+            refs.iter_prefix(b"refs/").filter(|found| found.as_ref().unwrap().1 == value.into());
+        (there.count(), crate::history(dir, None).unwrap().map(Result::unwrap).count())
+    }
+
+    fn temporary(dir: &Path) -> usize {
+        let shelves = ["history", "tables", "."].map(|shelf| std::fs::read_dir(dir.join(shelf)));
+        let names = shelves.into_iter().flatten().flatten().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with("tmp")).count()
+    }
+
+    // Breaks: looking less than once per batch of rows in one of sealing, its table, merging history or
+    // merging tables; leaving unfinished files; taking what was given up for done.
+    #[test]
+    fn a_compaction_is_given_up_at_any_batch_of_rows_and_goes_on_after_the_next_opening() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = &scratch.path().join("refstone");
+        let mut store = store(dir);
+        let sealed = || LogReader::open(&OsEnv, dir).unwrap().anchor().seq == Seq::new(2);
+        let (mut sealing, mut merging) = (0, 0);
+        loop {
+            // What is sealed stays so: from then on it looks at what is merged alone.
+            let last = 1 + if sealed() { merging } else { sealing };
+            let looks = AtomicUsize::new(0);
+            let stop = || looks.fetch_add(1, Ordering::Relaxed) + 1 >= last;
+            let inner = &store.maintenance().inner;
+            match inner.compaction(all(), Stop::when(&stop), &mut |_| ()).run() {
+                Ok(_) => break,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{error}"),
+            }
+            assert_eq!(looks.load(Ordering::Relaxed), last, "it went on");
+            assert_eq!((temporary(dir), read(dir)), (0, (9000, 18_000)), "given up at look {last}");
+            let phase = if sealed() { &mut merging } else { &mut sealing };
+            *phase += 1;
+            store.close().unwrap();
+            store = reopen(dir);
+        }
+        // At the transaction, and at three batches of its rows and of its table; at two batches of rows
+        // of each file, three of each table, and where one step of the work ends.
+        assert_eq!((sealing, merging), (7, 12));
+        assert_eq!(read(dir), (9000, 18_000));
+        assert_eq!(std::fs::read_dir(dir.join("history")).unwrap().count(), 1);
+    }
+
+    // Breaks: waiting for the merge to end.
+    #[test]
+    fn closing_does_not_wait_for_a_merge() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = &scratch.path().join("refstone");
+        let store = store(dir);
+        let inner = &store.maintenance().inner;
+        thread::scope(|scope| {
+            let close = || store.close().unwrap();
+            let compacted = store.compact(all(), &mut |progress| {
+                if matches!(progress, Progress::Merging { .. }) {
+                    scope.spawn(close);
+                    while !inner.stopping.load(Ordering::Relaxed) {
+                        thread::yield_now();
+                    }
+                }
+            });
+            let Err(CompactError::Merge { done, source }) = compacted else {
+                panic!("{compacted:?}")
+            };
+            assert_eq!((done.sealed, done.merged, source.kind()), (1, 0, ErrorKind::Closed));
+        });
+        let totals = store.maintenance().totals();
+        assert_eq!((totals.compactions, totals.failure, totals.merge_failure), (1 + 1, None, None));
+        assert_eq!((temporary(dir), read(dir)), (0, (9000, 18_000)));
+        assert_eq!(reopen(dir).compact(all(), &mut |_| ()).unwrap().merged, 2);
     }
 }

@@ -11,6 +11,7 @@ use crate::name::RefName;
 use crate::ranges::{SeqRange, Shelf, chain, pieces};
 use crate::sealed::{self, HistoryFile};
 use crate::stack::Stack;
+use crate::stop::Stop;
 use crate::table::{self, Table};
 
 /// The directory of a store, and what of its log the files beside it must agree with.
@@ -44,7 +45,7 @@ impl Shelves {
     ///
     /// The caller holds the lock of the store.
     pub(crate) fn load_or_rebuild(&self, anchor: Anchor) -> Result<Stack, ReadError> {
-        self.load(anchor).or_else(|_| self.rebuild(anchor, Keep::Sound, &|| false))
+        self.load(anchor).or_else(|_| self.rebuild(anchor, Keep::Sound, Stop::NEVER))
     }
 
     /// Makes tables from history, unless it is asked to stop between two of them.
@@ -52,14 +53,11 @@ impl Shelves {
         &self,
         anchor: Anchor,
         keep: Keep,
-        stop: &dyn Fn() -> bool,
+        stop: Stop<'_>,
     ) -> Result<Stack, ReadError> {
         let mut tables = Vec::new();
         for range in self.units(anchor)? {
-            if stop() {
-                let problem = "the rebuild was stopped, since the store is being closed";
-                return Err(ReadError::because(ErrorKind::Closed, problem.to_owned()));
-            }
+            stop.check()?;
             let sound = match keep {
                 Keep::Sound => self.open_table(range).ok(),
                 Keep::Nothing => None,
@@ -157,7 +155,7 @@ impl Shelves {
         }
         let problem =
             format!("{}: expected a file of this log and of the range in its name", path.display());
-        Err(ReadError::because(ErrorKind::Corrupt, problem))
+        Err(ReadError::because(ErrorKind::Corrupt, problem).about(path))
     }
 
     fn table_of_history(&self, range: SeqRange, anchor: Anchor) -> Result<Table, ReadError> {
@@ -167,7 +165,7 @@ impl Shelves {
             return Err(self.foreign(range));
         }
         let digest = Digest::of(&history)?;
-        self.write_table(range, digest, history.identity(), history.rows())?;
+        self.write_table(range, digest, history.identity(), history.rows(), Stop::NEVER)?;
         self.sync(&self.tables)?;
         self.open_table(range)
     }
@@ -203,6 +201,7 @@ impl Shelves {
         mut digest: Digest,
         history: &sealed::Identity,
         rows: u32,
+        stop: Stop<'_>,
     ) -> Result<(), ReadError> {
         self.make_dir(&self.tables)?;
         if range.first == Seq::ZERO.next() {
@@ -216,7 +215,7 @@ impl Shelves {
             last_crc: history.last_crc,
             last_at: history.last_at,
         };
-        digest.write(&*self.env, &self.tables.path(range), identity, rows)
+        digest.write(&*self.env, &self.tables.path(range), identity, rows, stop)
     }
 
     pub(crate) fn make_dir(&self, shelf: &Shelf) -> Result<(), ReadError> {

@@ -501,9 +501,12 @@ impl RefStore {
     /// # }
     /// ```
     ///
+    /// `progress` may use the store, and commit, but not compact, rebuild or close it: that is refused.
+    ///
     /// # Errors
     ///
-    /// [`CompactError`]. No transaction is lost, whatever it says.
+    /// [`CompactError`]. No transaction is lost, whatever it says. With
+    /// [`CompactError::Merge`] the transactions have left the live log all the same.
     pub fn compact(
         &self,
         options: CompactOptions,
@@ -523,7 +526,8 @@ impl RefStore {
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if history cannot be read, if tables cannot be written, or if the store is closed.
+    /// [`ReadError`] if history cannot be read, if tables cannot be written, if the store is closed, or
+    /// if it is called from the progress of a compaction.
     pub fn rebuild(&self) -> Result<(), ReadError> {
         self.maintenance.rebuild()
     }
@@ -572,13 +576,15 @@ impl RefStore {
 
     /// Commits what is staged and releases the lock. Later transactions fail as closed.
     ///
-    /// A compaction or a rebuild that runs is stopped, and waited for.
+    /// A compaction or a rebuild that runs is given up at its next few thousand rows, and waited for; the
+    /// next one begins where it began.
     ///
     /// # Errors
     ///
-    /// If something staged could not be committed.
+    /// If something staged could not be committed; or if it is called from the progress of a
+    /// compaction, as [`CommitError::Reentered`]: the store is as open as it was then.
     pub fn close(&self) -> Result<(), CommitError> {
-        self.maintenance.stop();
+        self.maintenance.stop()?;
         self.log.close()
     }
 

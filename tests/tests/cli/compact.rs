@@ -109,6 +109,7 @@ fn the_parts_are_counted_beside_a_writer() {
         "history    1 to 8: 8 moves, ",
         "table      1 to 8: 2 references, 0 gone, ",
         "directory  ",
+        "elsewhere  syncs, lock waits and compactions are counted by the process that writes",
     ] {
         assert!(told.done().contains(line), "{told:?}");
     }
@@ -133,6 +134,22 @@ fn a_table_that_does_not_open_is_told() {
     assert!(told.stderr.contains("1-2.arrow") && told.stderr.contains("`refstone rebuild`"));
     let stat = &repo.run("stat", &["--json"]).json()[0];
     assert_eq!(stat["damaged_tables"].as_array().unwrap().len(), 1);
+}
+
+// Breaks: ending well although files could not be merged; not sealing because of that.
+#[test]
+fn files_that_cannot_be_merged_are_told_and_transactions_are_sealed() {
+    let repo = Repo::new();
+    fill(&repo, 6);
+    repo.run("compact", &[]).done();
+    fill(&repo, 2);
+    flip(&repo.log_dir().join("history/1-6.parquet"));
+    let told = repo.run("compact", &["--all"]);
+    told.failed(1, "sealed up to transaction 8, but the files were not merged: ");
+    told.failed(1, "1-6.parquet");
+    told.failed(1, "\nhint: `refstone verify` tells what is sound");
+    assert_eq!(repo.run("stat", &["--json"]).json()[0]["sealed_seq"], 8);
+    assert_eq!(files(&repo, "history"), ["1-6.parquet", "7-8.parquet"]);
 }
 
 // Breaks: verifying the live log alone.

@@ -135,6 +135,33 @@ fn the_command_keeps_the_floor_it_is_told() {
     assert_eq!(String::from_utf8(listed).unwrap().lines().count(), 2);
 }
 
+// Breaks: a full disk that is told as any failure to seal; a log that is changed by it.
+#[test]
+fn a_compaction_on_a_full_disk_says_so_and_is_done_when_there_is_space() {
+    let Some(disk) = Tmpfs::mount(24) else { return };
+    let repository = disk.path().join("r.git");
+    assert!(command(&["init"], &repository).status.success());
+    let script = disk.path().join("script");
+    let line = |n| format!("create refs/heads/{n} {n:040x}\n");
+    fs::write(&script, (1..=20_000).map(line).collect::<String>()).unwrap();
+    let mut update = Command::new(refstone());
+    update.args(["update-ref", "--stdin", "--min-free", "0"]).arg(&repository);
+    let updated = run(update.env("LOGNAME", "tester").stdin(fs::File::open(script).unwrap()));
+    assert!(updated.status.success(), "{updated:?}");
+    disk.fill_but(64);
+    let full = command(&["compact"], &repository);
+    assert_eq!(full.status.code(), Some(3), "{full:?}");
+    let said = String::from_utf8_lossy(&full.stderr).into_owned();
+    for part in ["No space left on device", "hint: no transaction is lost by it", "free some space"]
+    {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert_reads(&repository);
+    disk.empty();
+    assert!(command(&["compact"], &repository).status.success());
+    assert_reads(&repository);
+}
+
 // Breaks: a server that answers nothing of a repository it cannot write; one that has to be
 // restarted when it can.
 #[test]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 
+use crate::stop::Stopped;
+
 /// Why a history file could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SealedError {
@@ -20,6 +22,9 @@ pub(crate) enum SealedError {
     /// What was to be written is no history.
     #[error("{path}: {problem}")]
     Invalid { path: PathBuf, problem: String },
+    /// It was to be given up.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 /// Where a file is damaged.
@@ -37,6 +42,16 @@ pub(crate) enum Place {
 }
 
 impl SealedError {
+    /// The file that it is about.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            SealedError::Io { path, .. }
+            | SealedError::Damaged { path, .. }
+            | SealedError::Invalid { path, .. } => Some(path),
+            SealedError::Stopped(_) => None,
+        }
+    }
+
     pub(super) fn io(
         path: &Path,
         operation: &'static str,

@@ -9,31 +9,32 @@ use super::error::SealedError;
 use super::file::HistoryFile;
 use super::identity::Identity;
 use super::write::HistoryWriter;
+use crate::stop::Stop;
 
 /// Writes one file of several, which stand oldest first and join: each starts where the one before
 /// ends, or behind a recorded gap. In bounded memory.
 ///
 /// The file has its name and its content is synced; the caller syncs the directory, and removes
-/// the inputs only after that. `None` if it was asked to stop, now and then; then there is no file.
+/// the inputs only after that. If it is
+/// given up there is no file.
 pub(crate) fn merge(
     env: &dyn Env,
     path: &Path,
     inputs: &[HistoryFile],
     form: Form,
-    stop: &dyn Fn() -> bool,
-) -> Result<Option<HistoryFile>, SealedError> {
+    stop: Stop<'_>,
+) -> Result<HistoryFile, SealedError> {
     let identity = join(inputs).map_err(|problem| SealedError::invalid(path, problem))?;
     let mut writer = HistoryWriter::create(env, path, identity.object_format, form)?;
     for input in inputs {
         for rows in input.scan(0..input.rows()) {
-            if stop() {
-                return Ok(None);
-            }
+            stop.check()?;
             rows?.iter().try_for_each(|row| writer.push_stored(&row))?;
         }
     }
+    stop.check()?;
     writer.finish(&identity)?;
-    HistoryFile::open(env, path).map(Some)
+    HistoryFile::open(env, path)
 }
 
 /// The identity of all of them together.

@@ -1,7 +1,9 @@
 //! What can be wrong with a table.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::stop::Stopped;
 
 /// Why a table does not answer. It never answers wrongly instead.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +20,21 @@ pub(crate) enum TableError {
     /// What should be written cannot be a table.
     #[error("{path}: a table cannot be written: {flaw}")]
     Input { path: PathBuf, flaw: Flaw },
+    /// It was to be given up.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl TableError {
+    /// The file that it is about.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            TableError::Io { path, .. }
+            | TableError::Damaged { path, .. }
+            | TableError::Input { path, .. } => Some(path),
+            TableError::Stopped(_) => None,
+        }
+    }
 }
 
 /// Something that is not as it should be: what, where, and how it should be.

@@ -10,6 +10,7 @@ use super::error::{Flaw, TableError};
 use super::row::Row;
 use super::schema::Identity;
 use super::{Entry, Table, TableWriter};
+use crate::stop::Stop;
 
 /// Merges tables of adjacent ranges, oldest first, and opens what came of it.
 ///
@@ -21,6 +22,7 @@ pub(crate) fn merge(
     env: &dyn Env,
     path: &Path,
     inputs: &[Arc<Table>],
+    stop: Stop<'_>,
 ) -> Result<Table, TableError> {
     let (identity, history_rows) =
         joined(inputs).map_err(|flaw| TableError::Input { path: path.to_owned(), flaw })?;
@@ -28,12 +30,14 @@ pub(crate) fn merge(
     let mut writer = TableWriter::create(env, path, identity, history_rows)?;
     each_ref(
         inputs,
+        stop,
         |deleted| !(lowest && deleted),
         |name, entry, rows| writer.push(name, entry, rows),
     )?;
     if lowest {
         each_ref(
             inputs,
+            stop,
             |deleted| deleted,
             |name, entry, rows| writer.push_gone(name, entry, rows),
         )?;
@@ -102,12 +106,15 @@ fn open_runs(tables: &[Arc<Table>]) -> Result<Vec<Input>, TableError> {
 /// deleted or not, in the order of names.
 fn each_ref(
     tables: &[Arc<Table>],
+    stop: Stop<'_>,
     wanted: impl Fn(bool) -> bool,
     mut put: impl FnMut(&[u8], &Entry, &[u32]) -> Result<(), TableError>,
 ) -> Result<(), TableError> {
     let mut inputs = open_runs(tables)?;
-    let (mut name, mut rows) = (Vec::new(), Vec::new());
+    let (mut name, mut rows, mut refs) = (Vec::new(), Vec::new(), 0);
     while let Some(least) = inputs.iter().filter_map(|input| input.cursor.name()).min() {
+        stop.check_at(refs)?;
+        refs += 1;
         name.clear();
         name.extend_from_slice(least);
         let newest = inputs.iter().rev().find(|input| input.stands_on(&name));

@@ -170,9 +170,24 @@ pub(crate) struct Faults {
     pub(crate) nth: AtomicU32,
     /// Bytes that are free; 0 is unknown.
     pub(crate) free: AtomicU64,
+    /// After so many writes the disk is full, less one; 0 for never.
+    room: AtomicU32,
 }
 
 impl Faults {
+    /// Every write fails for want of space after so many.
+    pub(crate) fn full_after(&self, writes: u32) {
+        self.room.store(writes.wrapping_add(1), Ordering::SeqCst);
+    }
+
+    fn take_room(&self) -> io::Result<()> {
+        let left = |room: u32| Some(room.saturating_sub(1).max(1)).filter(|_| room > 0);
+        match self.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left) {
+            Ok(1) => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        }
+    }
+
     fn step(&self) -> io::Result<()> {
         let count = |left: u32| left.checked_sub(1);
         match self.nth.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count) {
@@ -295,6 +310,7 @@ impl EnvFile for FaultyFile {
         self.faults.step()?;
         fail(&self.faults.writes)?;
         fail_as(&self.faults.full, io::ErrorKind::StorageFull)?;
+        self.faults.take_room()?;
         self.file.write_at(bytes, offset)
     }
 

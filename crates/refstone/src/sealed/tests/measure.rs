@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::support::{FORMS, Pushes, Random, row, write};
 use crate::sealed::{HistoryFile, HistoryWriter, merge};
+use crate::stop::Stop;
 use refstone_log::{ObjectFormat, OsEnv};
 
 fn timed<T>(what: &str, count: usize, work: impl FnOnce() -> T) -> T {
@@ -93,9 +94,8 @@ fn measure_merge() {
         reset_peak();
         println!("before: {}", memory());
         let path = dir.path().join("merged");
-        let merged = timed("merge", 1_000_000, || {
-            merge(&OsEnv, &path, &files, form, &|| false).unwrap().unwrap()
-        });
+        let merged =
+            timed("merge", 1_000_000, || merge(&OsEnv, &path, &files, form, Stop::NEVER).unwrap());
         println!("{form:?}: {} rows; {}", merged.rows(), memory());
     }
 }

@@ -6,6 +6,7 @@ use refstone_log::{ObjectFormat, OsEnv, Seq};
 use super::support::{FORMS, Pushes, identity, moves, objects, read, write, write_as, write_of};
 use crate::row::RefMove;
 use crate::sealed::{Form, HistoryFile, Identity, SealedError, merge};
+use crate::stop::Stop;
 
 /// The moves in up to `parts` runs of whole transactions.
 fn split(moves: &[RefMove], parts: usize) -> Vec<&[RefMove]> {
@@ -23,8 +24,7 @@ fn split(moves: &[RefMove], parts: usize) -> Vec<&[RefMove]> {
 
 fn merged(inputs: &[HistoryFile], form: Form) -> Result<HistoryFile, SealedError> {
     let dir = tempfile::tempdir().unwrap();
-    let merged = merge(&OsEnv, &dir.path().join("merged"), inputs, form, &|| false);
-    merged.map(|merged| merged.expect("nobody stops it"))
+    merge(&OsEnv, &dir.path().join("merged"), inputs, form, Stop::NEVER)
 }
 
 proptest! {
@@ -118,6 +118,7 @@ fn a_merge_that_is_stopped_leaves_no_file() {
     let path = dir.path().join("merged");
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 1;
-    assert!(merge(&OsEnv, &path, &inputs, Form::Full, &stop).unwrap().is_none());
+    let stopped = merge(&OsEnv, &path, &inputs, Form::Full, Stop::when(&stop)).unwrap_err();
+    assert!(matches!(stopped, SealedError::Stopped(_)), "{stopped}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "the inputs");
 }

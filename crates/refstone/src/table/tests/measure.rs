@@ -17,6 +17,7 @@ use super::super::{Entry, Table, TableWriter, merge};
 use super::{Scratch, identity};
 use crate::edit::Target;
 use crate::oid::ObjectId;
+use crate::stop::Stop;
 
 const TEAMS: usize = 100;
 
@@ -227,7 +228,7 @@ fn measure(refs: usize, lookups: usize) {
     let (took, _) = list_merged(&tables);
     println!("list of two tables {took:?}");
     let start = Clock::start();
-    let merged = merge(&OsEnv, &scratch.path(), &tables).unwrap();
+    let merged = merge(&OsEnv, &scratch.path(), &tables, Stop::NEVER).unwrap();
     println!("merge {:?}", start.elapsed());
     assert_eq!(merged.live_rows(), (refs + refs / 10) as u64);
     let start = Clock::start();

@@ -18,6 +18,7 @@ use super::{Entry, Identity, Table, TableError, TableWriter};
 use crate::edit::Target;
 use crate::name::RefName;
 use crate::oid::ObjectId;
+use crate::stop::Stop;
 
 /// One move of one ref: what a transaction of one row does.
 #[derive(Clone, Debug)]
@@ -120,7 +121,7 @@ impl Scratch {
     }
 
     fn merged(&mut self, inputs: &[Arc<Table>]) -> Arc<Table> {
-        Arc::new(super::merge(&OsEnv, &self.path(), inputs).unwrap())
+        Arc::new(super::merge(&OsEnv, &self.path(), inputs, Stop::NEVER).unwrap())
     }
 }
 
@@ -214,7 +215,7 @@ fn only_neighbours_of_one_log_are_merged() {
     let apart = scratch.table(ObjectFormat::Sha1, 6, &moves[5..]);
     let path = scratch.path();
     for inputs in [vec![], vec![low.clone(), apart.clone()], vec![apart, low]] {
-        let error = super::merge(&OsEnv, &path, &inputs).unwrap_err();
+        let error = super::merge(&OsEnv, &path, &inputs, Stop::NEVER).unwrap_err();
         assert!(matches!(error, TableError::Input { .. }), "{error}");
     }
 }
