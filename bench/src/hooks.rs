@@ -1,7 +1,6 @@
 //! Watches, or quietens, a log through its I/O seam; the log itself runs unchanged.
 
 use std::cell::Cell;
-use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use refstone_log::{Env, EnvFile, EnvLock, OsEnv, Timestamp};
+use refstone_log::{Env, EnvFile, EnvLayer, FileLayer, OsEnv, Timestamp};
 
 /// The operations of a log that are watched. By default each does what the system does.
 pub trait Hooks: Debug + Send + Sync + 'static {
@@ -36,61 +35,36 @@ struct HookedFile<H> {
     hooks: Arc<H>,
 }
 
-impl<H: Hooks> HookedEnv<H> {
-    fn hook(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
-        Box::new(HookedFile { file, hooks: self.0.clone() })
+impl<H: Hooks> EnvLayer for HookedEnv<H> {
+    fn below(&self) -> &dyn Env {
+        &OsEnv
     }
-}
 
-impl<H: Hooks> Env for HookedEnv<H> {
-    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        OsEnv.create_new(path).map(|file| self.hook(file))
+    fn wrap(&self, _path: &Path, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(HookedFile { file, hooks: self.0.clone() })
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         OsEnv.open_read(path)
     }
 
-    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        OsEnv.open_write(path).map(|file| self.hook(file))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        OsEnv.create_dir_all(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsEnv.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        OsEnv.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        OsEnv.list(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        OsEnv.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
-        OsEnv.lock(path)
+    /// Nobody knows how much is free: looking would cost time that is not the log's own.
+    fn free_space(&self, _path: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
     }
 
     fn now(&self) -> Timestamp {
         self.0.now()
     }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        OsEnv.random_id()
-    }
 }
 
-impl<H: Hooks> EnvFile for HookedFile<H> {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
+impl<H: Hooks> FileLayer for HookedFile<H> {
+    fn below(&self) -> &dyn EnvFile {
+        &*self.file
+    }
+
+    fn above(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(HookedFile { file, hooks: self.hooks.clone() })
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
@@ -99,15 +73,6 @@ impl<H: Hooks> EnvFile for HookedFile<H> {
 
     fn sync_data(&self) -> io::Result<()> {
         self.hooks.sync_data(&*self.file)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
-        let file = self.file.try_clone()?;
-        Ok(Box::new(HookedFile { file, hooks: self.hooks.clone() }))
     }
 }
 

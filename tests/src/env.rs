@@ -1,7 +1,6 @@
 //! The operating system's files behind the seam, with a fixed clock, counted operations, and
 //! faults on demand.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use refstone_log::{Env, EnvFile, EnvLock, OsEnv, Timestamp};
+use refstone_log::{Env, EnvFile, EnvLayer, EnvLock, FileLayer, OsEnv, Timestamp};
 
 /// An operation that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,41 +155,25 @@ impl TestEnv {
             Some(Fault::Panic) => panic!("planned fault"),
         }
     }
-
-    fn wrap(&self, file: io::Result<Box<dyn EnvFile>>) -> io::Result<Box<dyn EnvFile>> {
-        Ok(Box::new(TestFile { file: file?, env: self.clone() }))
-    }
 }
 
-impl Env for TestEnv {
+impl EnvLayer for TestEnv {
+    fn below(&self) -> &dyn Env {
+        &OsEnv
+    }
+
+    fn wrap(&self, _path: &Path, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(TestFile { file, env: self.clone() })
+    }
+
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         self.check(Op::Create)?;
-        self.wrap(OsEnv.create_new(path))
-    }
-
-    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        self.wrap(OsEnv.open_read(path))
-    }
-
-    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        self.wrap(OsEnv.open_write(path))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        OsEnv.create_dir_all(path)
+        OsEnv.create_new(path).map(|file| self.wrap(path, file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check(Op::Rename)?;
         OsEnv.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        OsEnv.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        OsEnv.list(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -243,7 +226,15 @@ struct TestFile {
     env: TestEnv,
 }
 
-impl EnvFile for TestFile {
+impl FileLayer for TestFile {
+    fn below(&self) -> &dyn EnvFile {
+        &*self.file
+    }
+
+    fn above(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(TestFile { file, env: self.env.clone() })
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let read = self.file.read_at(buffer, offset);
         let call = due(&mut self.env.shared.calls.lock(), Op::Read);
@@ -266,13 +257,5 @@ impl EnvFile for TestFile {
     fn sync_data(&self) -> io::Result<()> {
         self.env.check(Op::Sync)?;
         self.file.sync_data()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
-        self.env.wrap(self.file.try_clone())
     }
 }

@@ -17,6 +17,7 @@ mod frame;
 mod gate;
 mod gather;
 mod kind;
+mod layer;
 mod log;
 mod os_env;
 #[cfg_attr(feature = "shuttle", path = "shuttle/pool.rs")]
@@ -51,6 +52,7 @@ pub use frame::{Frame, FrameError};
 pub use gate::{Hold, SyncGate};
 pub use gather::Gathering;
 pub use kind::{DecodedRefRow, ObjectFormat, RefRow, Rows, UnknownObjectFormat};
+pub use layer::{EnvLayer, FileLayer};
 pub use log::{Ack, Commit, Log, LogOptions, Mode, NoObserver, Observer, Stage};
 pub use os_env::OsEnv;
 pub use private_env::PrivateOsEnv;

@@ -1,14 +1,13 @@
 //! The operating system's files, for the eyes of their owner alone.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::env::{Env, EnvFile, EnvLock};
+use crate::layer::EnvLayer;
 use crate::os_env::{OsEnv, OsFile};
-use crate::seq::Timestamp;
 
 const FILE: u32 = 0o600;
 const DIR: u32 = 0o700;
@@ -23,7 +22,11 @@ const OTHERS: u32 = 0o077;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivateOsEnv;
 
-impl Env for PrivateOsEnv {
+impl EnvLayer for PrivateOsEnv {
+    fn below(&self) -> &dyn Env {
+        &OsEnv
+    }
+
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         let options = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE).clone();
         let file = options.open(path)?;
@@ -56,47 +59,15 @@ impl Env for PrivateOsEnv {
         }
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsEnv.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        OsEnv.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        OsEnv.list(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        OsEnv.sync_dir(dir)
-    }
-
     /// Also looks at the directory that the lock is in.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
         if let Some(dir) = path.parent() {
             check(&fs::metadata(dir)?)?;
         }
-        match self.create_new(path) {
+        match EnvLayer::create_new(self, path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => OsEnv.lock(path),
         }
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsEnv.hard_link(from, to)
-    }
-
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        OsEnv.free_space(path)
-    }
-
-    fn now(&self) -> Timestamp {
-        OsEnv.now()
-    }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        OsEnv.random_id()
     }
 }
 

@@ -3,13 +3,12 @@
 //! Each sabotage turns a correct log into one with a known fault: a log on storage that does not
 //! sync behaves as one that never calls sync.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use refstone_log::{Env, EnvFile, EnvLock, Timestamp};
+use refstone_log::{Env, EnvFile, EnvLayer, FileLayer};
 
 use super::fs::SimFs;
 
@@ -69,33 +68,17 @@ impl Sabotaged {
         let file = self.fs.create_new(&copy)?;
         file.write_all_at(&bytes, 0).and_then(|()| file.sync_data())
     }
-
-    fn wrap(
-        &self,
-        path: &Path,
-        file: io::Result<Box<dyn EnvFile>>,
-    ) -> io::Result<Box<dyn EnvFile>> {
-        let name = path.to_string_lossy().into_owned();
-        let owes_sync = Arc::default();
-        Ok(Box::new(SabotagedFile { file: file?, name, sabotage: self.sabotage, owes_sync }))
-    }
 }
 
-impl Env for Sabotaged {
-    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        self.wrap(path, self.fs.create_new(path))
+impl EnvLayer for Sabotaged {
+    fn below(&self) -> &dyn Env {
+        &self.fs
     }
 
-    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        self.wrap(path, self.fs.open_read(path))
-    }
-
-    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        self.wrap(path, self.fs.open_write(path))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.fs.create_dir_all(path)
+    fn wrap(&self, path: &Path, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        let name = path.to_string_lossy().into_owned();
+        let owes_sync = Arc::default();
+        Box::new(SabotagedFile { file, name, sabotage: self.sabotage, owes_sync })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -106,18 +89,6 @@ impl Env for Sabotaged {
         self.fs.rename(from, to)
     }
 
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.fs.hard_link(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.fs.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        self.fs.list(dir)
-    }
-
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let replaced = self.replaced.swap(false, Ordering::Relaxed);
         match self.sabotage {
@@ -126,18 +97,6 @@ impl Env for Sabotaged {
             Sabotage::NoSyncDirOf(name) if dir.ends_with(name) => Ok(()),
             _ => self.fs.sync_dir(dir),
         }
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
-        self.fs.lock(path)
-    }
-
-    fn now(&self) -> Timestamp {
-        self.fs.now()
-    }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        self.fs.random_id()
     }
 }
 
@@ -158,9 +117,14 @@ impl SabotagedFile {
     }
 }
 
-impl EnvFile for SabotagedFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
+impl FileLayer for SabotagedFile {
+    fn below(&self) -> &dyn EnvFile {
+        &*self.file
+    }
+
+    fn above(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        let (name, owes_sync) = (self.name.clone(), self.owes_sync.clone());
+        Box::new(SabotagedFile { file, name, sabotage: self.sabotage, owes_sync })
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
@@ -186,15 +150,5 @@ impl EnvFile for SabotagedFile {
             Sabotage::FailedSyncIsSuccess => self.file.sync_data().or(Ok(())),
             _ => self.file.sync_data(),
         }
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
-        let (name, owes_sync) = (self.name.clone(), self.owes_sync.clone());
-        let file = self.file.try_clone()?;
-        Ok(Box::new(SabotagedFile { file, name, sabotage: self.sabotage, owes_sync }))
     }
 }

@@ -1,14 +1,12 @@
 //! Into a new store: past moves as rows, one transaction each, then what they do not come to.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use refstone_log::{
-    Env, EnvFile, EnvLock, Log, Mode, NoObserver, ObjectFormat, OsEnv, RefLogOptions, RefRow, Seq,
+    Env, EnvLayer, Log, Mode, NoObserver, ObjectFormat, OsEnv, RefLogOptions, RefRow, Seq,
     Timestamp,
 };
 
@@ -302,54 +300,13 @@ impl Clock {
     }
 }
 
-impl Env for Clock {
-    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        OsEnv.create_new(path)
-    }
-
-    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        OsEnv.open_read(path)
-    }
-
-    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        OsEnv.open_write(path)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        OsEnv.create_dir_all(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsEnv.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        OsEnv.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        OsEnv.list(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        OsEnv.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
-        OsEnv.lock(path)
-    }
-
-    /// An import leaves as much of the disk free as any other writer.
-    fn free_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        OsEnv.free_space(path)
+impl EnvLayer for Clock {
+    fn below(&self) -> &dyn Env {
+        &OsEnv
     }
 
     fn now(&self) -> Timestamp {
         let set = self.at_us.load(Ordering::Relaxed);
         Timestamp::from_micros(set.min(OsEnv.now().as_micros()))
-    }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        OsEnv.random_id()
     }
 }

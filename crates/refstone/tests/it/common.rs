@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use refstone::{
     CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName, RefStore,
-    Timestamp, Transaction,
+    Transaction,
 };
-use refstone_log::{EnvFile, EnvLock};
+use refstone_log::{EnvFile, EnvLayer, FileLayer};
 
 /// An object id all of whose bytes are the same.
 pub(crate) fn oid(byte: u8) -> ObjectId {
@@ -217,18 +217,21 @@ impl FaultyEnv {
     fn has_swapped(&self) -> bool {
         self.0.swapped.load(Ordering::SeqCst)
     }
-
-    fn wrap(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
-        let faults = self.0.clone();
-        Box::new(FaultyFile { file, faults })
-    }
 }
 
-impl Env for FaultyEnv {
+impl EnvLayer for FaultyEnv {
+    fn below(&self) -> &dyn Env {
+        &OsEnv
+    }
+
+    fn wrap(&self, _path: &Path, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(FaultyFile { file, faults: self.0.clone() })
+    }
+
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         self.0.step()?;
         self.0.hook.run("create", path);
-        OsEnv.create_new(path).map(|file| self.wrap(file))
+        OsEnv.create_new(path).map(|file| self.wrap(path, file))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
@@ -236,12 +239,12 @@ impl Env for FaultyEnv {
         if path.parent().is_some_and(|dir| dir.ends_with("tables")) && self.has_swapped() {
             fail(&self.0.tables)?;
         }
-        OsEnv.open_read(path).map(|file| self.wrap(file))
+        OsEnv.open_read(path).map(|file| self.wrap(path, file))
     }
 
     fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         self.0.step()?;
-        OsEnv.open_write(path).map(|file| self.wrap(file))
+        OsEnv.open_write(path).map(|file| self.wrap(path, file))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -277,20 +280,8 @@ impl Env for FaultyEnv {
         OsEnv.sync_dir(dir)
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
-        OsEnv.lock(path)
-    }
-
     fn free_space(&self, _: &Path) -> io::Result<Option<u64>> {
         Ok(Some(self.0.free.load(Ordering::Relaxed)).filter(|free| *free > 0))
-    }
-
-    fn now(&self) -> Timestamp {
-        OsEnv.now()
-    }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        OsEnv.random_id()
     }
 }
 
@@ -300,7 +291,15 @@ struct FaultyFile {
     faults: Arc<Faults>,
 }
 
-impl EnvFile for FaultyFile {
+impl FileLayer for FaultyFile {
+    fn below(&self) -> &dyn EnvFile {
+        &*self.file
+    }
+
+    fn above(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(FaultyFile { file, faults: self.faults.clone() })
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.faults.step()?;
         self.file.read_at(buffer, offset)
@@ -328,8 +327,6 @@ impl EnvFile for FaultyFile {
 
     fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
         self.faults.step()?;
-        let file = self.file.try_clone()?;
-        let faults = self.faults.clone();
-        Ok(Box::new(FaultyFile { file, faults }))
+        self.file.try_clone().map(|file| self.above(file))
     }
 }

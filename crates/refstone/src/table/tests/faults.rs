@@ -1,12 +1,11 @@
 //! The operating system fails.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use refstone_log::{Env, EnvFile, EnvLock, ObjectFormat, OsEnv, Timestamp};
+use refstone_log::{Env, EnvFile, EnvLayer, FileLayer, ObjectFormat, OsEnv};
 
 use super::super::{Table, TableError};
 use super::{Scratch, many, varied, write};
@@ -18,12 +17,6 @@ pub(super) struct Faulty {
     syncs: Arc<AtomicBool>,
 }
 
-impl Faulty {
-    fn wrap(&self, file: io::Result<Box<dyn EnvFile>>) -> io::Result<Box<dyn EnvFile>> {
-        Ok(Box::new(FaultyFile { file: file?, env: self.clone() }))
-    }
-}
-
 fn check(fails: &AtomicBool) -> io::Result<()> {
     match fails.load(Ordering::Relaxed) {
         true => Err(io::Error::other("planned")),
@@ -31,49 +24,13 @@ fn check(fails: &AtomicBool) -> io::Result<()> {
     }
 }
 
-impl Env for Faulty {
-    fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        self.wrap(OsEnv.create_new(path))
+impl EnvLayer for Faulty {
+    fn below(&self) -> &dyn Env {
+        &OsEnv
     }
 
-    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        self.wrap(OsEnv.open_read(path))
-    }
-
-    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        self.wrap(OsEnv.open_write(path))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        OsEnv.create_dir_all(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsEnv.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        OsEnv.remove(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        OsEnv.list(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        OsEnv.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
-        OsEnv.lock(path)
-    }
-
-    fn now(&self) -> Timestamp {
-        OsEnv.now()
-    }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        OsEnv.random_id()
+    fn wrap(&self, _path: &Path, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(FaultyFile { file, env: self.clone() })
     }
 }
 
@@ -83,7 +40,15 @@ struct FaultyFile {
     env: Faulty,
 }
 
-impl EnvFile for FaultyFile {
+impl FileLayer for FaultyFile {
+    fn below(&self) -> &dyn EnvFile {
+        &*self.file
+    }
+
+    fn above(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(FaultyFile { file, env: self.env.clone() })
+    }
+
     /// Reads are short, as they may be.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         check(&self.env.reads)?;
@@ -91,21 +56,9 @@ impl EnvFile for FaultyFile {
         self.file.read_at(&mut buffer[..len], offset)
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.file.write_at(bytes, offset)
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         check(&self.env.syncs)?;
         self.file.sync_data()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
-        self.env.wrap(self.file.try_clone())
     }
 }
 
