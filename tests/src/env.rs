@@ -29,6 +29,8 @@ pub enum Op {
     Link,
     /// A lock taken.
     Lock,
+    /// A file opened to be written.
+    OpenWrite,
 }
 
 /// What happens instead of an operation.
@@ -157,6 +159,16 @@ impl TestEnv {
     }
 }
 
+impl TestEnv {
+    /// Traces show what becomes durable; this operation does not.
+    fn check_untraced(&self, op: Op) -> io::Result<()> {
+        match due(&mut self.shared.plan.lock(), op) {
+            Some(Fault::Error(kind)) => Err(kind.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl EnvLayer for TestEnv {
     fn below(&self) -> &dyn Env {
         &OsEnv
@@ -169,6 +181,11 @@ impl EnvLayer for TestEnv {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         self.check(Op::Create)?;
         OsEnv.create_new(path).map(|file| self.wrap(path, file))
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        self.check_untraced(Op::OpenWrite)?;
+        OsEnv.open_write(path).map(|file| self.wrap(path, file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -192,10 +209,7 @@ impl EnvLayer for TestEnv {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn EnvLock>> {
-        // Traces show what becomes durable; a lock does not.
-        if let Some(Fault::Error(kind)) = due(&mut self.shared.plan.lock(), Op::Lock) {
-            return Err(kind.into());
-        }
+        self.check_untraced(Op::Lock)?;
         OsEnv.lock(path)
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use refstone_log::{
-    DecodedRefRow, Env, Log, LogReader, Mode, NoObserver, ObjectFormat, OpenError, OsEnv, Recovery,
-    RefLogOptions, RefRow,
+    DecodedRefRow, Env, Log, LogOptions, LogReader, Mode, NoObserver, ObjectFormat, OpenError,
+    OsEnv, Recovery, RefLogOptions, RefRow, Resting,
 };
 use tempfile::TempDir;
 
@@ -119,7 +119,7 @@ impl ScratchLog {
     /// # Errors
     /// As [`Log::open`].
     pub fn open(&self) -> Result<(Log, Recovery), OpenError> {
-        Log::open(Arc::new(self.env.clone()), &self.dir(), Arc::new(NoObserver), &mut |_| ())
+        self.open_in(Mode::Durable)
     }
 
     /// Opens the log for a bulk load.
@@ -128,10 +128,14 @@ impl ScratchLog {
     /// If it does not open.
     #[must_use]
     pub fn buffered(&self) -> Log {
+        self.open_in(Mode::Buffered).expect("the log opens").0
+    }
+
+    /// It goes to rest only when it is told to: a trace of operations has none of the clock's.
+    fn open_in(&self, mode: Mode) -> Result<(Log, Recovery), OpenError> {
         let env = Arc::new(self.env.clone());
-        Log::open_in(Mode::Buffered, env, &self.dir(), Arc::new(NoObserver), &mut |_| ())
-            .expect("the log opens")
-            .0
+        let options = LogOptions { resting: Resting::ByHand, ..mode.into() };
+        Log::open_in(options, env, &self.dir(), Arc::new(NoObserver), &mut |_| ())
     }
 
     /// Opens the log for writing.

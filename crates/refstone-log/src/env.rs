@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
 use crate::seq::Timestamp;
 
@@ -131,11 +132,37 @@ pub trait EnvFile: fmt::Debug + Send + Sync {
         self.len().map(|len| len == 0)
     }
 
+    /// Which file this is; `None` if nobody knows. Then a log does not let go of it
+    /// ([`Log::rest`](crate::Log::rest)).
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn id(&self) -> io::Result<Option<FileId>> {
+        Ok(None)
+    }
+
     /// A duplicate of the descriptor (close-on-exec), which shares the kernel's error state.
     ///
     /// # Errors
     /// As the operating system says.
     fn try_clone(&self) -> io::Result<Box<dyn EnvFile>>;
+}
+
+/// What tells a file from all others, also from those that had its name before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+    /// The number of a removed file is given out again.
+    born: Option<SystemTime>,
+}
+
+impl FileId {
+    /// The file of this number on this device, with the time of its creation, if that is known.
+    #[must_use]
+    pub fn new(device: u64, inode: u64, born: Option<SystemTime>) -> FileId {
+        FileId { device, inode, born }
+    }
 }
 
 /// A held lock; dropping it releases.

@@ -305,6 +305,9 @@ pub enum AppendError {
         /// Bytes by which the file would grow.
         needed: u64,
     },
+    /// The log was at rest, and its file cannot be opened just now. The next transaction tries again.
+    #[error("the transaction was not staged, since the log cannot wake: {0}")]
+    Wake(#[source] OpenError),
     /// The log cannot be written.
     #[error(transparent)]
     Commit(#[from] CommitError),
@@ -324,6 +327,7 @@ impl AppendError {
             AppendError::Invalid(_) => ErrorKind::Invalid,
             AppendError::NoSpace { source } => ErrorKind::of_io(source),
             AppendError::LowSpace { .. } => ErrorKind::LowSpace,
+            AppendError::Wake(error) => error.kind(),
             AppendError::Commit(error) => error.kind(),
         }
     }

@@ -102,7 +102,8 @@ struct State {
 /// Lets one leader's sync cover everybody waiting.
 #[derive(Debug)]
 pub struct SyncGate {
-    file: Mutex<Box<dyn EnvFile>>,
+    /// `None` while the log is at rest.
+    file: Mutex<Option<Box<dyn EnvFile>>>,
     state: Mutex<State>,
     beds: Beds,
     /// The last sequence that the round under way has taken; `u64::MAX` while it takes all that is
@@ -122,8 +123,9 @@ pub struct SyncGate {
 }
 
 impl SyncGate {
-    /// A gate over a duplicate of the log's descriptor, where all up to `durable` is durable.
-    pub(crate) fn new(file: Box<dyn EnvFile>, durable: Seq) -> SyncGate {
+    /// A gate over a duplicate of the log's descriptor, if the log is awake, where all up to `durable`
+    /// is durable.
+    pub(crate) fn new(file: Option<Box<dyn EnvFile>>, durable: Seq) -> SyncGate {
         SyncGate {
             file: Mutex::new(file),
             state: Mutex::default(),
@@ -189,6 +191,16 @@ impl SyncGate {
         Hold { gate: self }
     }
 
+    /// The same, if nobody leads or waits for the hold.
+    pub(crate) fn try_hold(&self) -> Option<Hold<'_>> {
+        let mut state = self.state.lock();
+        if state.leading || state.holders > 0 {
+            return None;
+        }
+        state.leading = true;
+        Some(Hold { gate: self })
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -237,14 +249,23 @@ impl SyncGate {
     /// Goes on with another file. Only who has the leadership calls this.
     pub(crate) fn rebind(&self, file: Box<dyn EnvFile>) {
         if !sabotage::is(Sabotage::SkipGateRebind) {
-            *self.file.lock() = file;
+            *self.file.lock() = Some(file);
         }
+    }
+
+    /// Lets go of the file, or takes up that of a log that wakes. Only who has the writer mutex and,
+    /// to let go, the leadership, calls this.
+    pub(crate) fn set_file(&self, file: Option<Box<dyn EnvFile>>) {
+        *self.file.lock() = file;
     }
 
     /// Syncs the log. Only the leader calls this.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let start = Instant::now();
-        let result = sabotage::sync(|| self.file.lock().sync_data());
+        let result = sabotage::sync(|| match &*self.file.lock() {
+            Some(file) => file.sync_data(),
+            None => Err(io::Error::other("the log is at rest")),
+        });
         let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.last_sync_nanos.store(nanos, Ordering::Relaxed);

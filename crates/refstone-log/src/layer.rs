@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::env::{Env, EnvFile, EnvLock};
+use crate::env::{Env, EnvFile, EnvLock, FileId};
 use crate::seq::Timestamp;
 
 /// An [`Env`] above another: what it does not define the one below does.
@@ -191,6 +191,11 @@ pub trait FileLayer: fmt::Debug + Send + Sync {
         self.below().len()
     }
 
+    /// See [`EnvFile::id`].
+    fn id(&self) -> io::Result<Option<FileId>> {
+        self.below().id()
+    }
+
     /// See [`EnvFile::try_clone`].
     fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
         Ok(self.above(self.below().try_clone()?))
@@ -212,6 +217,10 @@ impl<L: FileLayer> EnvFile for L {
 
     fn len(&self) -> io::Result<u64> {
         FileLayer::len(self)
+    }
+
+    fn id(&self) -> io::Result<Option<FileId>> {
+        FileLayer::id(self)
     }
 
     fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {

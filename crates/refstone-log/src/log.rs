@@ -1,13 +1,15 @@
 //! The log: stage under the writer mutex, wait at the gate.
 
 use std::fmt;
+use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::create::{self, RefLogOptions};
-use crate::env::{Env, EnvFile, EnvLock};
+use crate::env::{Env, EnvLock};
 use crate::error::{AppendError, CommitError, OpenError, RewriteError};
 use crate::files;
 use crate::frame::decode::SharedSchema;
@@ -15,9 +17,11 @@ use crate::frame::gaps::Gaps;
 use crate::frame::schema::{Anchor, Identity};
 use crate::frame::{Frame, WORD_LEN};
 use crate::gate::{NeedsLeader, Outcome, SyncGate, Ticket};
+use crate::idle;
 use crate::kind::{ObjectFormat, Rows};
 use crate::pool;
 use crate::recover::{Recovered, Recovery, explain_open, recover};
+use crate::rest::Live;
 use crate::rewrite::{Rewritten, Sealer};
 use crate::round::Leader;
 use crate::sabotage::{self, Sabotage};
@@ -68,7 +72,20 @@ pub enum Mode {
     Buffered,
 }
 
-/// How a log is opened. The default is a durable log that leaves 64 MiB of its file system free.
+/// When a log that nobody writes closes its file; see [`Log::rest`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resting {
+    /// After a second or two, or earlier if more than 256 logs of the process are awake. One thread
+    /// of the process sees to that while any log is awake.
+    #[default]
+    WhenIdle,
+    /// When it is opened, and when [`Log::rest`] is called.
+    ByHand,
+}
+
+/// How a log is opened. The default is a durable log that leaves 64 MiB of its file system free, and
+/// that keeps its file open while it is written.
 ///
 /// ```
 /// use refstone_log::{LogOptions, MinFree};
@@ -80,6 +97,8 @@ pub struct LogOptions {
     pub mode: Mode,
     /// How much of the file system stays free.
     pub min_free: MinFree,
+    /// When it closes its file.
+    pub resting: Resting,
 }
 
 impl From<Mode> for LogOptions {
@@ -116,11 +135,33 @@ impl From<Mode> for LogOptions {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Log {
-    inner: Arc<Inner>,
+    inner: Arc<Owned>,
+}
+
+/// Closes the log with its last owner. Whoever looks after idle logs has a handle on the inside, and
+/// keeps no log open that its owners have dropped.
+#[derive(Debug)]
+pub(crate) struct Owned(Arc<Inner>);
+
+impl Deref for Owned {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // Nobody is left to tell; every waiter has had its answer, and recovery judges the rest.
+        let _ = self.0.close();
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Inner {
+    pub(crate) me: Weak<Inner>,
+    pub(crate) resting: Resting,
     pub(crate) env: Arc<dyn Env>,
     identity: Identity,
     /// The length word of a published frame.
@@ -203,13 +244,12 @@ impl Log {
         let recovered = recover(&*env, dir, replay)?;
         // Whoever gave the file its name may have died before the name was durable.
         create::sync_names(&*env, dir)?;
-        let duplicate = recovered
-            .file
-            .try_clone()
-            .map_err(OpenError::io(&files::live(dir), "duplicate the descriptor of"))?;
         let report = recovered.report.clone();
-        let inner = Inner::new(options, env, dir, recovered, duplicate, observer, lock);
-        Ok((Log { inner: Arc::new(inner) }, report))
+        // It opens files later on, too, when another directory may be the current one.
+        let dir = &std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        let inner = Inner::new(options, env, dir, recovered, observer, lock);
+        let inner = inner.map_err(OpenError::io(&files::live(dir), "measure"))?;
+        Ok((Log { inner: Arc::new(Owned(inner)) }, report))
     }
 
     /// Stages one transaction: one frame, all or nothing.
@@ -237,6 +277,11 @@ impl Log {
     pub fn append_with<T>(&self, f: impl FnOnce(&mut Stage<'_>) -> T) -> Result<T, AppendError> {
         within::refuse(&*self.inner, &[Held::Writer], "stage a transaction")?;
         let mut writer = self.inner.writer_with_room()?;
+        if writer.live.is_at_rest() {
+            drop(writer);
+            idle::make_room();
+            writer = self.inner.writer_with_room()?;
+        }
         self.inner.gate.check()?;
         if writer.closed {
             return Err(CommitError::Closed.into());
@@ -273,9 +318,10 @@ impl Log {
     /// If something since the last barrier failed, or its outcome is unknown: also what nobody
     /// waited for. A failed write is told once.
     pub fn barrier(&self) -> Result<Seq, CommitError> {
-        self.inner.refuse_to_wait("wait for what is staged")?;
-        let ticket = self.inner.ticket(&self.inner.writer.lock());
-        self.inner.gate.barrier(ticket, &*self.inner)?;
+        let inner: &Inner = &self.inner;
+        inner.refuse_to_wait("wait for what is staged")?;
+        let ticket = inner.ticket(&inner.writer.lock());
+        inner.gate.barrier(ticket, inner)?;
         self.inner.gate.untold()?;
         Ok(ticket.seq)
     }
@@ -403,6 +449,22 @@ impl Log {
         self.inner.rewrite(through, sealer)
     }
 
+    /// Closes the live file until the next transaction, and leaves the lock alone open; says whether
+    /// it is closed now. It is not while anything is staged or buffered, or the log is being
+    /// rewritten.
+    ///
+    /// An open log that is not written needs no call: see [`Resting`]. Costs a sync, and the next
+    /// transaction some five microseconds more. A log at rest takes part in everything: only a
+    /// transaction that moves something, or a rewrite, wakes it. Then the file must be as it was: if
+    /// it was removed or replaced, or has another end, the log is stopped.
+    ///
+    /// # Errors
+    /// If the log is closed or stopped; or if the sync failed, and then it is stopped. All that was
+    /// acknowledged is durable.
+    pub fn rest(&self) -> Result<bool, CommitError> {
+        self.inner.rest()
+    }
+
     /// Commits what is staged, leaves the file fully published and synced, releases the lock.
     ///
     /// Later appends fail as [`Closed`](CommitError::Closed); closing again does nothing.
@@ -422,24 +484,31 @@ impl Inner {
         env: Arc<dyn Env>,
         dir: &Path,
         recovered: Recovered,
-        duplicate: Box<dyn EnvFile>,
         observer: Arc<dyn Observer>,
         lock: Box<dyn EnvLock>,
-    ) -> Inner {
+    ) -> io::Result<Arc<Inner>> {
         let Recovered { file, identity, layout, tail, extent, .. } = recovered;
         let floor = Floor::new(env.clone(), dir.to_owned(), options.min_free);
-        Inner {
+        // Recovery has synced all of it.
+        let live = Live::let_go(file, tail.offset)?;
+        let duplicate = match &live {
+            Live::Awake(file) => Some(file.try_clone()?),
+            Live::AtRest(_) => None,
+        };
+        Ok(Arc::new_cyclic(|me| Inner {
+            me: me.clone(),
+            resting: options.resting,
             env,
             identity,
             word: layout.word(),
             dir: dir.to_owned(),
-            writer: Mutex::new(Writer::new(layout, tail, file.clone(), extent, floor)),
+            writer: Mutex::new(Writer::new(layout, tail, live, extent, floor)),
             gathered: Condvar::new(),
             waits: Waits::new(),
             gate: SyncGate::new(duplicate, tail.seq),
             leader: Mutex::new(Leader {
                 tail,
-                file,
+                file: None,
                 synced_extent: extent,
                 withheld: None,
                 spare: Vec::new(),
@@ -449,7 +518,7 @@ impl Inner {
             live_bytes: AtomicU64::new(tail.offset),
             rewriting: Mutex::new(()),
             lock: Mutex::new(Some(lock).filter(|_| !sabotage::is(Sabotage::UnlockAtOpen))),
-        }
+        }))
     }
 
     /// The writer, once the group buffer has room. If nobody leads, this thread does.
@@ -556,17 +625,13 @@ impl Inner {
     fn sync_last_word(&self) -> Result<(), CommitError> {
         let mut leader = self.leader.lock();
         self.settle_withheld(&mut leader)?;
+        if self.writer.lock().live.is_at_rest() {
+            return Ok(());
+        }
         // All commits are durable already, so a failure here loses nothing, but must be told.
         self.sync_file(&mut leader).map_err(|error| CommitError::Unknown {
             cause: format!("syncing the closed log failed: {error}").into(),
         })
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // Nobody is left to tell; every waiter has had its answer, and recovery judges the rest.
-        let _ = self.close();
     }
 }
 
@@ -584,6 +649,9 @@ impl Stage<'_> {
     /// If the rows cannot be written or there is no space: nothing was staged, no sequence spent.
     pub fn append<R: Rows + ?Sized>(&mut self, rows: &R) -> Result<Commit, AppendError> {
         let inner = &self.log.inner;
+        if self.writer.live.is_at_rest() {
+            inner.wake(self.writer)?;
+        }
         let now = inner.env.now();
         let seq = self.writer.stage(rows, now, inner.gate.durable_seq())?;
         if self.writer.has_awaited() == Some(true) {
@@ -641,9 +709,9 @@ impl Commit {
     /// [`Reentered`](CommitError::Reentered): this thread runs code of an [`Observer`] or of
     /// [`append_with`](Log::append_with); the transaction stays staged.
     pub fn wait(self) -> Result<Ack, CommitError> {
-        let inner = &self.log.inner;
+        let inner: &Inner = &self.log.inner;
         inner.refuse_to_wait("wait for a commit")?;
-        match inner.gate.barrier(self.ticket, &**inner) {
+        match inner.gate.barrier(self.ticket, inner) {
             Err(error) if !sabotage::is(Sabotage::DropBarrierResult) => Err(error),
             _ => Ok(Ack { seq: self.ticket.seq }),
         }

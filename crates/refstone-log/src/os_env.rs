@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::env::{Env, EnvFile, EnvLock};
+use crate::env::{Env, EnvFile, EnvLock, FileId};
 use crate::seq::Timestamp;
 
 /// Files of the operating system.
@@ -121,6 +121,11 @@ impl EnvFile for OsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn id(&self) -> io::Result<Option<FileId>> {
+        let of = self.0.metadata()?;
+        Ok(Some(FileId::new(of.dev(), of.ino(), of.created().ok())))
     }
 
     fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crate::log::Inner;
+use crate::log::Owned;
 use crate::sync::{Condvar, Mutex};
 
 /// A thread is blocked for one sync of one log at a time; two logs may sync at once.
@@ -22,14 +22,14 @@ struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    logs: VecDeque<Arc<Inner>>,
+    logs: VecDeque<Arc<Owned>>,
     threads: usize,
 }
 
 /// Has a thread lead for the tasks of this log until none waits.
 ///
 /// If the process gets no thread, the caller leads itself: late is better than never.
-pub(crate) fn lead(log: Arc<Inner>) {
+pub(crate) fn lead(log: Arc<Owned>) {
     static POOL: OnceLock<Pool> = OnceLock::new();
     let pool = POOL.get_or_init(Pool::default);
     let mut state = pool.state.lock();
@@ -57,9 +57,9 @@ fn spawn(pool: &'static Pool, number: usize) -> bool {
 
 /// A round that panics stops its own log, and neither this thread nor the other logs of the
 /// process; the same goes for the log's end, if this is its last owner.
-fn lead_for(log: Arc<Inner>) {
+fn lead_for(log: Arc<Owned>) {
     let _ = catch_unwind(AssertUnwindSafe(move || {
-        if catch_unwind(AssertUnwindSafe(|| log.gate.lead_for_tasks(&*log))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| log.gate.lead_for_tasks(&**log))).is_err() {
             log.gate.leave_tasks();
         }
         drop(log);
@@ -67,7 +67,7 @@ fn lead_for(log: Arc<Inner>) {
 }
 
 impl Pool {
-    fn next(&self) -> Arc<Inner> {
+    fn next(&self) -> Arc<Owned> {
         let mut state = self.state.lock();
         loop {
             match state.logs.pop_front() {

@@ -102,11 +102,9 @@ impl Inner {
         self.check_open()?;
         self.gate.check()?;
         self.sync()?;
-        // Both of one moment: no round ends meanwhile.
-        let (file, durable) = {
-            let leader = self.leader.lock();
-            (leader.file.clone(), self.gate.durable_seq())
-        };
+        // It stays awake: whoever puts it to rest looks whether it is being rewritten.
+        let file = self.wake(&mut self.writer.lock())?;
+        let durable = self.gate.durable_seq();
         let path = files::live(&self.dir);
         let mut walk = Walk::start(file.clone(), &path)?;
         // A sequence that a repair lost has no frame to stop at.
@@ -124,9 +122,9 @@ impl Inner {
         let identity = Identity { anchor: anchor(kept_from), ..walk.identity.clone() };
         let mut successor = Successor::start(&*self.env, &self.dir, &identity, kept_from.offset)?;
         let swapped = self
-            .catch_up(&mut successor)
+            .catch_up(&mut successor, &*file)
             .map_err(RewriteError::from)
-            .and_then(|()| self.swap(&mut successor, &identity));
+            .and_then(|()| self.swap(&mut successor, &identity, &*file));
         if let Err(error) = swapped {
             // Only if it did not get the live name; and a file that stays is no harm.
             let _ = self.env.remove(&successor.path);
@@ -144,13 +142,10 @@ impl Inner {
 
     /// Copies what is published and syncs it, until little is left: sealing takes seconds, and as many
     /// megabytes of commits would else be copied and synced while all others wait.
-    fn catch_up(&self, successor: &mut Successor) -> Result<(), OpenError> {
+    fn catch_up(&self, successor: &mut Successor, file: &dyn EnvFile) -> Result<(), OpenError> {
         for _ in 0..CATCH_UPS {
-            let (file, end) = {
-                let leader = self.leader.lock();
-                (leader.file.clone(), leader.published_end())
-            };
-            successor.catch_up(&*file, end)?;
+            let end = self.leader.lock().published_end();
+            successor.catch_up(file, end)?;
             successor.sync()?;
             let left = self.live_bytes.load(Ordering::Relaxed).saturating_sub(end);
             // What a buffered log has is published in that turn.
@@ -162,14 +157,19 @@ impl Inner {
     }
 
     /// The leader's turn: copies what became durable meanwhile, renames, and rebinds.
-    fn swap(&self, successor: &mut Successor, identity: &Identity) -> Result<(), RewriteError> {
+    fn swap(
+        &self,
+        successor: &mut Successor,
+        identity: &Identity,
+        old: &dyn EnvFile,
+    ) -> Result<(), RewriteError> {
         let hold = self.gate.hold();
         // A close that came first has given up the lock; one that comes now waits for the hold.
         self.check_open()?;
         self.gate.check()?;
         let mut leader = self.leader.lock();
         self.settle_withheld(&mut leader)?;
-        successor.catch_up(&*leader.file, leader.tail.offset)?;
+        successor.catch_up(old, leader.tail.offset)?;
         let room = self.writer.lock().room_behind(leader.tail);
         let extent = successor.finish(room)?;
         let duplicate = successor
@@ -228,7 +228,7 @@ impl Inner {
         }
         let mut writer = self.writer.lock();
         self.gate.rebind(duplicate);
-        leader.file = successor.file.clone();
+        leader.file = Some(successor.file.clone());
         leader.tail.offset = successor.new_end;
         leader.synced_extent = extent;
         writer.rebind(successor.file.clone(), successor.old_end - successor.new_end, extent);

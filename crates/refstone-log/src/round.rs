@@ -19,7 +19,8 @@ use crate::writer::{GROUP_MAX, Group};
 pub(crate) struct Leader {
     /// Behind the last durable frame.
     pub(crate) tail: Tail,
-    pub(crate) file: Arc<dyn EnvFile>,
+    /// That of the last group; `None` once the log has rested since.
+    pub(crate) file: Option<Arc<dyn EnvFile>>,
     /// How much of the file a sync has covered, in bytes: what is behind is new space.
     pub(crate) synced_extent: u64,
     /// The first slot whose group was written and not published: only in a buffered log does one
@@ -37,7 +38,7 @@ impl Round for Inner {
             return Outcome::Acknowledged(self.gate.acknowledged_seq());
         }
         let spare = std::mem::take(&mut leader.spare);
-        let Some(group) = self.writer.lock().take_group(spare) else {
+        let Some(group) = self.take_group(&mut leader, spare) else {
             return Outcome::Acknowledged(leader.tail.seq);
         };
         self.gate.note_taken(group.end.seq);
@@ -73,6 +74,10 @@ impl Round for Inner {
 }
 
 impl Leader {
+    fn file(&self) -> io::Result<&dyn EnvFile> {
+        self.file.as_deref().ok_or_else(|| io::Error::other("the log is at rest"))
+    }
+
     /// Where the published frames end.
     pub(crate) fn published_end(&self) -> u64 {
         self.withheld.unwrap_or(self.tail.offset)
@@ -85,7 +90,7 @@ impl Leader {
     /// at once, with the group.
     fn write(&self, group: &Group) -> io::Result<()> {
         let skipped = if self.withheld.is_some() { 0 } else { PREFIX_LEN };
-        self.file.write_all_at(&group.frames[skipped..], self.tail.offset + skipped as u64)
+        self.file()?.write_all_at(&group.frames[skipped..], self.tail.offset + skipped as u64)
     }
 
     /// Goes behind a group that was written; returns the tail before it.
@@ -101,9 +106,10 @@ impl Leader {
 
     /// Clears what a failed write left behind the tail.
     fn clear(&self, group: &Group) -> io::Result<()> {
-        self.file.write_all_at(&EOS, self.tail.offset)?;
+        let file = self.file()?;
+        file.write_all_at(&EOS, self.tail.offset)?;
         let end = PREFIX_LEN as u64;
-        self.file.write_zeros_at(self.tail.offset + end..group.end.offset + end)
+        file.write_zeros_at(self.tail.offset + end..group.end.offset + end)
     }
 
     /// Stores the withheld length word: outside readers see all that was written now.
@@ -112,12 +118,22 @@ impl Leader {
     fn publish(&mut self, word: [u8; WORD_LEN]) -> io::Result<()> {
         match self.withheld.take() {
             None => Ok(()),
-            Some(slot) => self.file.write_all_at(&word, slot + (PREFIX_LEN - WORD_LEN) as u64),
+            Some(slot) => self.file()?.write_all_at(&word, slot + (PREFIX_LEN - WORD_LEN) as u64),
         }
     }
 }
 
 impl Inner {
+    /// Takes all that is staged. What is staged has woken the log, so there is a file to go with it.
+    fn take_group(&self, leader: &mut Leader, spare: Vec<u8>) -> Option<Group> {
+        let mut writer = self.writer.lock();
+        let group = writer.take_group(spare)?;
+        if leader.file.is_none() {
+            leader.file = writer.live.file().ok().cloned();
+        }
+        Some(group)
+    }
+
     /// Makes all that was written durable, and publishes it. `before` is the tail behind which all
     /// is of unknown outcome if the sync fails.
     pub(crate) fn settle(&self, leader: &mut Leader, before: Tail) -> Outcome {

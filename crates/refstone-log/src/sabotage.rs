@@ -55,6 +55,7 @@ sabotages! {
     "unlock-at-open" UnlockAtOpen,
     "unlock-before-leader" UnlockBeforeLeader,
     "ignore-floor" IgnoreFloor,
+    "rest-unsynced" RestUnsynced,
     "align-64" Align64,
 }
 

@@ -10,6 +10,7 @@ use crate::error::AppendError;
 use crate::frame::encode::FrameHead;
 use crate::frame::{EOS, Layout, PREFIX_LEN};
 use crate::kind::Rows;
+use crate::rest::Live;
 use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
 use crate::space::Floor;
@@ -34,9 +35,11 @@ pub(crate) struct Writer {
     frames: Vec<u8>,
     /// Behind the last staged frame.
     pub(crate) tail: Tail,
-    file: Arc<dyn EnvFile>,
+    pub(crate) live: Live,
     /// Where the zeros written ahead end.
     extent: u64,
+    /// Whether zeros were written ahead, or were to be, since somebody took this back.
+    pub(crate) extended: bool,
     floor: Floor,
     pub(crate) closed: bool,
     /// Transactions staged since the last group was taken.
@@ -46,19 +49,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(
-        layout: Layout,
-        tail: Tail,
-        file: Arc<dyn EnvFile>,
-        extent: u64,
-        floor: Floor,
-    ) -> Writer {
+    pub(crate) fn new(layout: Layout, tail: Tail, live: Live, extent: u64, floor: Floor) -> Writer {
         Writer {
             layout,
             frames: Vec::new(),
             tail,
-            file,
+            live,
             extent,
+            extended: false,
             floor,
             closed: false,
             staged: 0,
@@ -126,11 +124,13 @@ impl Writer {
         if end <= self.extent {
             return Ok(());
         }
+        self.extended = true;
+        let file = self.live.file()?;
         let step = self.extent.clamp(PREFIX_LEN as u64, EXTENT_STEP_MAX);
         let ahead = if step <= spare { end.max(self.extent + step) } else { end };
         // Where a whole step does not fit any more, what is needed still may.
         for wanted in [ahead, end] {
-            match self.file.write_zeros_at(self.extent..wanted) {
+            match file.write_zeros_at(self.extent..wanted) {
                 Ok(()) => {
                     self.extent = wanted;
                     return Ok(());
@@ -179,7 +179,7 @@ impl Writer {
     /// What is staged may reach past the new extent, by what was reserved in the old file in the
     /// meantime. Nobody else writes there before its group does, so it counts as reserved.
     pub(crate) fn rebind(&mut self, file: Arc<dyn EnvFile>, shift: u64, extent: u64) {
-        self.file = file;
+        self.live = Live::Awake(file);
         self.tail.offset -= shift;
         self.extent = extent.max(self.tail.offset + PREFIX_LEN as u64);
     }

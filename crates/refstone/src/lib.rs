@@ -269,7 +269,7 @@ pub use prepared::Prepared;
 pub use read::{At, read_object_format, read_view, read_view_at, read_view_with};
 pub use refstone_log::{
     AppendError, CommitError, Env, ErrorKind, Log, MinFree, Mode, ObjectFormat, OsEnv, Recovery,
-    Seq, Timestamp,
+    Resting, Seq, Timestamp,
 };
 pub use refusal::{Reason, Refusal};
 pub use restore::{RestoreError, restoring};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use refstone_log::{
     AppendError, Commit, CommitError, Env, Frame, Log, LogOptions, MinFree, Mode, ObjectFormat,
-    OsEnv, Recovery, RefLogOptions, RefRow, Seq, Stage,
+    OsEnv, Recovery, RefLogOptions, RefRow, Resting, Seq, Stage,
 };
 
 use crate::compact::{CompactError, CompactOptions, Compacted, Progress};
@@ -111,16 +111,19 @@ pub struct OpenOptions {
     compacting: Compacting,
     min_free: MinFree,
     mode: Mode,
+    resting: Resting,
 }
 
 impl Default for OpenOptions {
-    /// The operating system's files, compaction when it is due, and 64 MiB that stay free.
+    /// The operating system's files, compaction when it is due, 64 MiB that stay free, and no
+    /// descriptor but that of the lock while nothing is written.
     fn default() -> Self {
         OpenOptions {
             env: Arc::new(OsEnv),
             compacting: Compacting::default(),
             min_free: MinFree::Auto,
             mode: Mode::Durable,
+            resting: Resting::WhenIdle,
         }
     }
 }
@@ -152,6 +155,12 @@ impl OpenOptions {
     #[must_use]
     pub fn mode(self, mode: Mode) -> OpenOptions {
         OpenOptions { mode, ..self }
+    }
+
+    /// The same, with the live log's file closed at other times.
+    #[must_use]
+    pub fn resting(self, resting: Resting) -> OpenOptions {
+        OpenOptions { resting, ..self }
     }
 }
 
@@ -210,10 +219,12 @@ impl RefStore {
     ///
     /// As [`RefStore::open`].
     pub fn open_with(dir: &Path, options: OpenOptions) -> Result<RefStore, OpenError> {
-        let OpenOptions { env, compacting, min_free, mode } = options;
+        let OpenOptions { env, compacting, min_free, mode, resting } = options;
+        // Files are opened later on, too, when another directory may be the current one.
+        let dir = &std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         let state = Arc::new(State::default());
         let mut replay = Replay::default();
-        let options = LogOptions { min_free, mode };
+        let options = LogOptions { min_free, mode, resting };
         let mut apply = |frame: &Frame<'_>| replay.apply(frame);
         let (log, recovery) = Log::open_in(options, env.clone(), dir, state.clone(), &mut apply)?;
         let shelves = Shelves {

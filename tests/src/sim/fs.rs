@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use refstone_log::{Env, EnvFile, EnvLock, Timestamp};
+use refstone_log::{Env, EnvFile, EnvLock, FileId, Timestamp};
 
 use super::dir::Ino;
 use super::disk::Disk;
@@ -310,6 +310,10 @@ impl EnvFile for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         self.fs.whole(Op::Len, |kernel| Ok(kernel.disk.content(self.ino)?.cache().len() as u64))
+    }
+
+    fn id(&self) -> io::Result<Option<FileId>> {
+        self.fs.whole(Op::Len, |_| Ok(Some(FileId::new(0, self.ino, None))))
     }
 
     fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {

@@ -9,8 +9,8 @@ use arrow_array::types::{TimestampMicrosecondType, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use refstone_log::{
-    Env, ErrorKind, Log, LogReader, Mode, NoObserver, ObjectFormat, OpenError, Recovery,
-    RefLogOptions, verify,
+    Env, ErrorKind, Frame, Log, LogOptions, LogReader, Mode, NoObserver, ObjectFormat, OpenError,
+    Recovery, RefLogOptions, Resting, verify,
 };
 
 use super::fs::SimFs;
@@ -64,10 +64,11 @@ pub enum Refusal {
 /// If it does not open, or replays sequences that do not follow each other.
 pub fn open(env: Arc<dyn Env>, mode: Mode) -> Result<Opened, Refusal> {
     let mut txs = Vec::new();
-    let (log, recovery) = Log::open_in(mode, env, &log_dir(), Arc::new(NoObserver), &mut |frame| {
-        txs.push(Arc::new(Tx::from(frame)));
-    })
-    .map_err(Refusal::Error)?;
+    // By the clock, no two runs would be alike.
+    let options = LogOptions { resting: Resting::ByHand, ..mode.into() };
+    let mut replay = |frame: &Frame<'_>| txs.push(Arc::new(Tx::from(frame)));
+    let (log, recovery) = Log::open_in(options, env, &log_dir(), Arc::new(NoObserver), &mut replay)
+        .map_err(Refusal::Error)?;
     let newest = usize::try_from(recovery.last_seq.get()).unwrap_or(usize::MAX);
     if recovery.transactions != txs.len() as u64 {
         let told = recovery.transactions;

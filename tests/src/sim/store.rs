@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use refstone::{
     At, CompactOptions, Compacting, CreateOptions, Edit, Env, ErrorKind, HistoryForm, Merge,
-    ObjectId, OpenOptions, RefName, RefStore, Seq, Target, Transaction, history_with,
+    ObjectId, OpenOptions, RefName, RefStore, Resting, Seq, Target, Transaction, history_with,
     read_view_with,
 };
 
@@ -361,6 +361,7 @@ pub(super) fn options() -> CreateOptions {
 /// Opens the store, which nothing may prevent; `None` if there is none.
 pub(super) fn open(env: Arc<dyn Env>) -> Verdict<Option<RefStore>> {
     let options = OpenOptions::default().env(env).compacting(Compacting::ByHand);
+    let options = options.resting(Resting::ByHand);
     match RefStore::open_with(&log_dir(), options) {
         Ok(store) => Ok(Some(store)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -34,6 +34,8 @@ pub enum Step {
         /// How many stay.
         keep: usize,
     },
+    /// Waits for all of them, and puts the log to rest.
+    Rest,
     /// Ends the process, and opens the log in another.
     Reopen(Exit),
     /// The kernel drops clean pages.
@@ -82,7 +84,8 @@ pub fn draw(rng: &mut Rng, len: usize) -> Vec<Step> {
 fn step(rng: &mut Rng, faulty: bool) -> Step {
     match rng.below(100) {
         0..45 => append(rng),
-        45..62 => Step::Wait(rng.below(8)),
+        45..60 => Step::Wait(rng.below(8)),
+        60..62 => Step::Rest,
         62..68 => Step::WaitAll { newest_first: rng.chance(500) },
         68..69 => Step::Barrier,
         69..71 => Step::Sync,

@@ -14,6 +14,7 @@ mod group_commit;
 mod read_only;
 mod recovery;
 mod repair;
+mod rest;
 mod resume;
 mod rewrite;
 mod secrets;

@@ -14,6 +14,7 @@
 
 mod failures;
 mod machine;
+mod rests;
 mod rewrites;
 mod tasks;
 mod watermarks;

@@ -4,11 +4,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::log::Inner;
+use crate::log::Owned;
 
-pub(crate) fn lead(log: Arc<Inner>) {
+pub(crate) fn lead(log: Arc<Owned>) {
     shuttle::thread::spawn(move || {
-        if catch_unwind(AssertUnwindSafe(|| log.gate.lead_for_tasks(&*log))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| log.gate.lead_for_tasks(&**log))).is_err() {
             log.gate.leave_tasks();
         }
         drop(log);

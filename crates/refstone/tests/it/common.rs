@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use refstone::{
     CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName, RefStore,
-    Transaction,
+    Resting, Transaction,
 };
 use refstone_log::{EnvFile, EnvLayer, FileLayer};
 
@@ -99,7 +99,9 @@ impl Scratch {
 fn open(dir: &Path) -> (RefStore, Arc<Faults>) {
     let faults = Arc::<Faults>::default();
     let env = Arc::new(FaultyEnv(faults.clone()));
-    (RefStore::open_with(dir, OpenOptions::default().env(env)).unwrap(), faults)
+    // No operation comes by the clock.
+    let options = OpenOptions::default().env(env).resting(Resting::ByHand);
+    (RefStore::open_with(dir, options).unwrap(), faults)
 }
 
 pub(crate) fn listing(view: &refstone::View) -> Vec<String> {

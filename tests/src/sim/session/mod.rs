@@ -127,7 +127,26 @@ impl Session {
             Step::Sync => self.barrier(&log, "sync", Log::sync)?,
             Step::Forget(index) => self.forget(index),
             Step::Rewrite { keep } => self.rewrite(&log, keep)?,
+            Step::Rest => self.rest(&log)?,
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// A log at rest has synced all it stored, as a closed one has.
+    fn rest(&mut self, log: &Log) -> Verdict {
+        self.wait_all(false)?;
+        match log.rest() {
+            Ok(false) => {}
+            Ok(true) if index(log.durable_seq()) < self.expect.txs.len() => {
+                return Err("it rests, and not all of it is durable".to_owned());
+            }
+            Ok(true) => {
+                self.expect.must = self.expect.txs.len();
+                self.expect.acked = self.expect.must;
+                self.expect.published = self.expect.must;
+            }
+            Err(error) => self.excuse("rest", &error)?,
         }
         Ok(())
     }
