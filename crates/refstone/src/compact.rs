@@ -273,7 +273,10 @@ impl Compaction<'_> {
         next.push(Arc::new(merged));
         self.state.tables_merged(Arc::new(Stack::new(next)));
         for input in inputs {
-            self.remove(range_of(input));
+            // Older views still read it. If it cannot be held it stays until the next sweep.
+            if input.hold().is_ok() {
+                self.remove(range_of(input));
+            }
         }
         self.done.merged += inputs.len();
         Ok(true)
@@ -314,7 +317,7 @@ impl Compaction<'_> {
         let table = table::merge(env, &self.shelves.tables.path(range), inputs, self.stop)?;
         self.shelves.sync(&self.shelves.tables)?;
         self.count(&history, &table);
-        Ok(table)
+        Ok(self.shelves.own(table))
     }
 
     /// Notes what was written.
@@ -404,7 +407,7 @@ impl Seal<'_, '_> {
         shelves.sync(&shelves.tables)?;
         let (history, table) = (shelves.open_history(self.range)?, shelves.open_table(self.range)?);
         self.compaction.count(&history, &table);
-        self.table = Some(table);
+        self.table = Some(shelves.own(table));
         Ok(())
     }
 

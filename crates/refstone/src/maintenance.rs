@@ -168,6 +168,8 @@ impl Maintenance {
             return Ok(());
         };
         let anchor = refstone_log::Anchor { seq: last.last, crc: last.last_crc, at: last.last_at };
+        // Other files get their names. One that is missing or damaged is why somebody rebuilds.
+        reached.tables().iter().for_each(|table| drop(table.hold()));
         let stop = || inner.stopping.load(Ordering::Acquire);
         let tables = inner.shelves.rebuild(anchor, Keep::Nothing, Stop::when(&stop))?;
         inner.state.tables_merged(Arc::new(tables));

@@ -29,9 +29,9 @@ pub(crate) struct Shelves {
 impl Shelves {
     /// The tables that reach the anchor of the live log. Writes nothing.
     fn load(&self, anchor: Anchor) -> Result<Stack, ReadError> {
-        let tables =
-            self.units(anchor)?.into_iter().map(|range| self.open_table(range).map(Arc::new));
-        let tables = tables.collect::<Result<Vec<_>, _>>()?;
+        let open = |range| Ok(Arc::new(self.own(self.open_table(range)?)));
+        let tables = self.units(anchor)?.into_iter().map(open);
+        let tables = tables.collect::<Result<Vec<_>, ReadError>>()?;
         match tables.last() {
             Some(last) if last.identity().last_crc != anchor.crc => {
                 let problem = format!("{}: it is of another log", last.path().display());
@@ -65,10 +65,11 @@ impl Shelves {
             // Of the last one also the checksum is known, and it must be the right one.
             let fits =
                 |table: &Table| range.last != anchor.seq || table.identity().last_crc == anchor.crc;
-            match sound.filter(fits) {
-                Some(table) => tables.push(Arc::new(table)),
-                None => tables.push(Arc::new(self.table_of_history(range, anchor)?)),
-            }
+            let table = match sound.filter(fits) {
+                Some(table) => table,
+                None => self.table_of_history(range, anchor)?,
+            };
+            tables.push(Arc::new(self.own(table)));
         }
         Ok(Stack::new(tables))
     }
@@ -133,6 +134,11 @@ impl Shelves {
         let sealed::Identity { log_id, first, last, .. } = *file.identity();
         self.check(&path, range, log_id, SeqRange { first, last })?;
         Ok(file)
+    }
+
+    /// A table of a store that is open: nobody else removes its file, so it need not be kept open.
+    pub(crate) fn own(&self, table: Table) -> Table {
+        table.let_go(self.env.clone())
     }
 
     pub(crate) fn open_table(&self, range: SeqRange) -> Result<Table, ReadError> {

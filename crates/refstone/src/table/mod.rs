@@ -74,7 +74,7 @@ pub(crate) struct Entry {
     pub(crate) target: Option<Target>,
 }
 
-/// An open table.
+/// A table that was opened. Its file may be opened anew for each read.
 #[derive(Debug)]
 pub(crate) struct Table {
     source: Source,

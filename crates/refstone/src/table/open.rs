@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use refstone_log::Env;
 
@@ -16,7 +16,8 @@ use super::source::Source;
 const TAIL: usize = 96 << 10;
 
 impl Table {
-    /// Opens a table. It costs two reads, or three if there are more than a million refs.
+    /// Opens a table, and keeps the file open. It costs two reads, or three if there are more than a
+    /// million refs.
     ///
     /// # Errors
     ///
@@ -25,7 +26,7 @@ impl Table {
         let at_path = |source: io::Error| TableError::Io { path: path.to_owned(), source };
         let file = env.open_read(path).map_err(at_path)?;
         let len = file.len().map_err(at_path)?;
-        let source = Source { path: path.to_owned(), file };
+        let source = Source::held(path.to_owned(), file);
         let tail = read_tail(&source, len)?;
         let footer = footer(&source, len, &tail)?;
         let (directory, sections) = directory(&source, len, &tail, &footer)?;
@@ -42,6 +43,24 @@ impl Table {
             directory,
             sections,
         })
+    }
+}
+
+impl Table {
+    /// The same table, which opens its file anew for each read and keeps no descriptor.
+    ///
+    /// Who removes the file, or gives its name to another one, must [hold](Table::hold) it first.
+    pub(crate) fn let_go(self, env: Arc<dyn Env>) -> Table {
+        Table { source: self.source.let_go(env), ..self }
+    }
+
+    /// Keeps the file open from now on: those who still read this table must not miss it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened.
+    pub(crate) fn hold(&self) -> Result<(), TableError> {
+        self.source.hold()
     }
 }
 

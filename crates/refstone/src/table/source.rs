@@ -1,8 +1,10 @@
-//! The open file of a table: every read ends in a checksum.
+//! The file of a table: every read ends in a checksum.
 
+use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
-use refstone_log::EnvFile;
+use refstone_log::{Env, EnvFile};
 
 use super::error::{Flaw, TableError};
 use super::layout::Part;
@@ -10,10 +12,46 @@ use super::layout::Part;
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
-    pub(super) file: Box<dyn EnvFile>,
+    /// Once it is held it stays so.
+    held: OnceLock<Box<dyn EnvFile>>,
+    /// Opens the file for each read until it is held.
+    env: Option<Arc<dyn Env>>,
 }
 
 impl Source {
+    pub(super) fn held(path: PathBuf, file: Box<dyn EnvFile>) -> Source {
+        Source { path, held: file.into(), env: None }
+    }
+
+    pub(super) fn let_go(self, env: Arc<dyn Env>) -> Source {
+        Source { held: OnceLock::new(), env: Some(env), ..self }
+    }
+
+    pub(super) fn hold(&self) -> Result<(), TableError> {
+        if let (None, Some(env)) = (self.held.get(), &self.env) {
+            let file = env.open_read(&self.path).map_err(|error| self.io(error))?;
+            let _another_came_first = self.held.set(file);
+        }
+        Ok(())
+    }
+
+    fn with_file<T>(&self, read: impl FnOnce(&dyn EnvFile) -> io::Result<T>) -> io::Result<T> {
+        let opened = match (self.held.get(), &self.env) {
+            (None, Some(env)) => env.open_read(&self.path),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        };
+        // Who removes or replaces the file holds it first. So as long as nobody does, what was
+        // opened is the file that this table was read from.
+        match self.held.get() {
+            Some(file) => read(&**file),
+            None => read(&*opened?),
+        }
+    }
+
+    pub(super) fn len(&self) -> Result<u64, TableError> {
+        self.with_file(|file| file.len()).map_err(|error| self.io(error))
+    }
+
     /// Reads bytes that have a checksum; `what` ends in a word that goes before the offset.
     pub(super) fn read(
         &self,
@@ -33,7 +71,8 @@ impl Source {
         len: usize,
     ) -> Result<Box<[u8]>, TableError> {
         let mut bytes = vec![0; len];
-        let read = self.file.read_full_at(&mut bytes, offset).map_err(|e| self.io(e))?;
+        let read = self.with_file(|file| file.read_full_at(&mut bytes, offset));
+        let read = read.map_err(|error| self.io(error))?;
         if read < len {
             return Err(self.damaged(what, offset, format!("{len} bytes"), read.to_string()));
         }
@@ -54,7 +93,7 @@ impl Source {
         Err(self.damaged(what, offset, format!("checksum {crc:08x}"), format!("{found:08x}")))
     }
 
-    pub(super) fn io(&self, source: std::io::Error) -> TableError {
+    pub(super) fn io(&self, source: io::Error) -> TableError {
         TableError::Io { path: self.path.clone(), source }
     }
 

@@ -37,7 +37,7 @@ impl Table {
 
     /// Footer, directory, schema and the end of the stream, as they were when it was opened.
     fn verify_ends(&self) -> Result<(), TableError> {
-        let len = self.source.file.len().map_err(|error| self.source.io(error))?;
+        let len = self.source.len()?;
         let footer = self.len - FOOTER_LEN as u64;
         let eos = self.sections.eos;
         if len != self.len {

@@ -44,6 +44,7 @@ mod remains;
 mod resumed;
 
 mod restore;
+mod rests;
 
 mod whole;
 

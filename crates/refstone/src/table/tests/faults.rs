@@ -101,3 +101,49 @@ fn a_table_that_is_not_synced_gets_no_name() {
     assert!(is_io(&write(&env, &path, ObjectFormat::Sha1, 1, &varied())));
     assert!(OsEnv.list(scratch.dir.path()).unwrap().is_empty());
 }
+
+/// How often this process has a file open.
+fn descriptors(path: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let files = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+    files.filter(|file| file.starts_with(path.parent().unwrap())).count()
+}
+
+// Breaks: a descriptor that stays; a read by the name once the table is held.
+#[test]
+fn a_table_that_was_let_go_reads_its_file_anew_until_it_is_held() {
+    let (env, mut scratch) = (Faulty::default(), Scratch::new());
+    let path = scratch.path();
+    let moves = many(3_000);
+    write(&env, &path, ObjectFormat::Sha1, 1, &moves).unwrap();
+    let [first, other, last] = [&moves[0], &moves[1], &moves[9]].map(|m| m.name.as_bytes());
+    let table = Table::open(&env, &path).unwrap();
+    assert_eq!(descriptors(&path), 1);
+    let table = table.let_go(Arc::new(env));
+    assert_eq!(descriptors(&path), 0);
+    assert!(table.get(first).unwrap().is_some());
+    table.verify().unwrap();
+    assert_eq!(descriptors(&path), 0);
+
+    table.hold().unwrap();
+    table.hold().unwrap();
+    assert_eq!(descriptors(&path), 1);
+    std::fs::write(path.with_extension("new"), "another table").unwrap();
+    std::fs::rename(path.with_extension("new"), &path).unwrap();
+    assert!(table.get(last).unwrap().is_some());
+    table.verify().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(!table.rows(other).unwrap().is_empty());
+    drop(table);
+}
+
+#[test]
+fn a_table_that_was_let_go_and_is_gone_is_an_error() {
+    let mut scratch = Scratch::new();
+    let path = scratch.path();
+    write(&OsEnv, &path, ObjectFormat::Sha1, 1, &varied()).unwrap();
+    let table = Table::open(&OsEnv, &path).unwrap().let_go(Arc::new(OsEnv));
+    std::fs::remove_file(&path).unwrap();
+    assert!(is_io(&table.hold()));
+    assert!(is_io(&table.get(b"refs/heads/a")));
+}

@@ -1,0 +1,99 @@
+//! A store that nobody writes holds the descriptor of its lock alone, whatever it has sealed.
+
+use std::fs;
+use std::path::Path;
+
+use refstone::{CompactOptions, Edit, ErrorKind, Merge, Seq, history_after};
+
+use crate::common::{Scratch, head, listing, oid, tx};
+
+/// The names of the files below a directory that this process has open.
+fn held(dir: &Path) -> Vec<String> {
+    let links = fs::read_dir("/proc/self/fd").unwrap();
+    let files = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
+    let inside = files.filter(|file| file.starts_with(dir));
+    inside.map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
+}
+
+/// A store with two tables, none of which was read yet.
+fn sealed() -> Scratch {
+    let mut scratch = Scratch::new();
+    for number in 1..=2 {
+        let edits = (0..20).map(|n| Edit::set(head(&format!("{number}-{n}")), oid(number)));
+        scratch.store.commit(&tx(edits)).unwrap();
+        scratch.store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+    }
+    scratch.reopen();
+    scratch
+}
+
+// Breaks: a table that is kept open; a live file that is, behind a compaction.
+#[test]
+fn a_store_at_rest_holds_its_lock_alone() {
+    let scratch = sealed();
+    assert_eq!(held(&scratch.dir()), ["LOCK"]);
+    let refs = scratch.refs();
+    assert_eq!(refs.len(), 41);
+    assert_eq!(held(&scratch.dir()), ["LOCK"]);
+    scratch.store.commit(&tx([Edit::set(head("new"), oid(3))])).unwrap();
+    scratch.store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+    assert!(scratch.store.log().rest().unwrap());
+    assert_eq!(scratch.refs().len(), 42);
+    assert_eq!(held(&scratch.dir()), ["LOCK"]);
+}
+
+// Break: removing files that a view has yet to read.
+#[test]
+fn a_view_reads_on_in_tables_that_were_merged_away() {
+    let scratch = sealed();
+    let view = scratch.store.view();
+    let options = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+    assert_eq!(scratch.store.compact(options, &mut |_| ()).unwrap().merged, 2);
+    // By name: the merge itself has read the rows, and they are kept.
+    assert_eq!(view.get(&head("1-3")).unwrap(), Some(oid(1).into()));
+    assert_eq!(listing(&view), scratch.refs());
+    drop(view);
+    assert!(scratch.store.log().rest().unwrap());
+    assert_eq!(held(&scratch.dir()), ["LOCK"]);
+}
+
+// Break: tables made anew under the names that a view reads by.
+#[test]
+fn a_view_reads_on_in_tables_that_were_made_anew() {
+    let scratch = sealed();
+    let view = scratch.store.view();
+    scratch.store.rebuild().unwrap();
+    let refs = scratch.refs();
+    fs::remove_dir_all(scratch.dir().join("tables")).unwrap();
+    assert_eq!(listing(&view), refs);
+    drop(view);
+    assert_eq!(held(&scratch.dir()), ["LOCK"]);
+}
+
+// Break: a verdict or a read that wakes the log.
+#[test]
+fn reads_verdicts_and_followers_leave_a_store_at_rest() {
+    let scratch = sealed();
+    let taken = tx([Edit::create(head("1-1"), oid(7))]);
+    assert_eq!(scratch.store.commit(&taken).unwrap_err().kind(), ErrorKind::Refused);
+    scratch.store.check(&tx([Edit::create(head("new"), oid(7))])).unwrap();
+    scratch.store.commit(&tx([Edit::set(head("1-1"), oid(1))])).unwrap();
+    assert_eq!(history_after(&scratch.dir(), Seq::ZERO, None).unwrap().count(), 40);
+    assert_eq!(held(&scratch.dir()), ["LOCK"]);
+}
+
+// Break: a follower that misses what comes after a rest.
+#[test]
+fn a_follower_goes_on_over_rests_and_compactions() {
+    let scratch = Scratch::new();
+    let mut follower = history_after(&scratch.dir(), Seq::ZERO, None).unwrap();
+    for number in 1..=6 {
+        scratch.store.commit(&tx([Edit::set(head("a"), oid(number))])).unwrap();
+        if number % 2 == 0 {
+            scratch.store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+        }
+        assert!(scratch.store.log().rest().unwrap());
+        assert_eq!(follower.next().unwrap().unwrap().new_oid, Some(oid(number)));
+        assert!(follower.next().is_none());
+    }
+}
