@@ -121,7 +121,7 @@ fn a_table_that_was_let_go_reads_its_file_anew_until_it_is_held() {
     assert_eq!(descriptors(&path), 1);
     let table = table.let_go(Arc::new(env));
     assert_eq!(descriptors(&path), 0);
-    assert!(table.get(first).unwrap().is_some());
+    assert!(table.target(first).unwrap().is_some());
     table.verify().unwrap();
     assert_eq!(descriptors(&path), 0);
 
@@ -130,7 +130,7 @@ fn a_table_that_was_let_go_reads_its_file_anew_until_it_is_held() {
     assert_eq!(descriptors(&path), 1);
     std::fs::write(path.with_extension("new"), "another table").unwrap();
     std::fs::rename(path.with_extension("new"), &path).unwrap();
-    assert!(table.get(last).unwrap().is_some());
+    assert!(table.target(last).unwrap().is_some());
     table.verify().unwrap();
     std::fs::remove_file(&path).unwrap();
     assert!(!table.rows(other).unwrap().is_empty());
@@ -145,5 +145,5 @@ fn a_table_that_was_let_go_and_is_gone_is_an_error() {
     let table = Table::open(&OsEnv, &path).unwrap().let_go(Arc::new(OsEnv));
     std::fs::remove_file(&path).unwrap();
     assert!(is_io(&table.hold()));
-    assert!(is_io(&table.get(b"refs/heads/a")));
+    assert!(is_io(&table.target(b"refs/heads/a")));
 }
