@@ -105,7 +105,7 @@ fn ascending(bytes: &[u8], offsets: usize, rows: usize, data: usize) -> bool {
     ascends && last as usize <= data
 }
 
-fn word(bytes: &[u8]) -> u32 {
+pub(super) fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().expect("four bytes"))
 }
 
@@ -255,6 +255,20 @@ impl Block {
     pub(super) fn symref(&self, row: usize) -> Option<Cow<'_, [u8]>> {
         let valid = self.symref_valid.get(&self.bytes, row);
         valid.then(|| unescape(self.symrefs.get(&self.bytes, row)))
+    }
+
+    /// Where, in the column `rows`, the offsets are between which a row's numbers lie.
+    pub(super) fn list_offsets(&self, row: usize) -> Range<usize> {
+        let start = self.list.offsets as usize + 4 * row;
+        start..start + 8
+    }
+
+    /// Where they lie, by these offsets. `None` unless they are offsets of the column.
+    pub(super) fn list_numbers(&self, offsets: &[u8]) -> Option<Range<usize>> {
+        let [start, end] =
+            [offsets.get(..4)?, offsets.get(4..)?].map(|offset| word(offset) as usize);
+        let data = self.list.data as usize;
+        (start <= end && end <= self.list_len as usize).then_some(data + 4 * start..data + 4 * end)
     }
 
     /// The column `rows` of this block. `None` unless the bytes are it.

@@ -25,6 +25,11 @@ pub(super) const OID_ENTRY_LEN: usize = 12;
 pub(super) const OID_PAGE_ENTRIES: usize = 1024;
 const SLOT_LEN: u64 = 8;
 
+/// Bytes of the rest of a block under one checksum, so that the rows of one ref are read without those
+/// of all refs of its block.
+pub(super) const COLD_PAGE: usize = 4 << 10;
+const SUM_LEN: u64 = 4;
+
 /// Where a row is: its block, and its number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(pub(super) u32);
@@ -147,9 +152,12 @@ pub(super) fn index(number: u64) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BlockEntry {
     pub(super) offset: u64,
-    /// The message up to the column `rows`, and the rest of it.
+    /// The message up to the column `rows`.
     pub(super) hot: Part,
+    /// The rest of it, in pages: the checksum is that of the checksums of these.
     pub(super) cold: Part,
+    /// How many pages the blocks before have.
+    cold_pages_before: u64,
     /// Raw, in [`Directory::first_names`].
     first_name: Range<usize>,
 }
@@ -172,9 +180,23 @@ impl BlockEntry {
         self.offset + u64::from(self.hot.len)
     }
 
+    /// The checksums of its pages.
+    pub(super) fn cold_sums(&self) -> Part {
+        Part { len: u32::try_from(self.cold_pages() * SUM_LEN).unwrap_or(u32::MAX), ..self.cold }
+    }
+
+    fn cold_pages(&self) -> u64 {
+        u64::from(self.cold.len).div_ceil(COLD_PAGE as u64)
+    }
+
     fn end(&self) -> u64 {
         self.cold_offset() + u64::from(self.cold.len)
     }
+}
+
+/// The checksums of the pages of what lookups do not read of a block.
+pub(super) fn cold_sums(cold: &[u8]) -> Vec<u8> {
+    cold.chunks(COLD_PAGE).flat_map(|page| crc32c::crc32c(page).to_le_bytes()).collect()
 }
 
 /// One page of the oid index.
@@ -198,7 +220,12 @@ impl Directory {
         let start = self.first_names.len();
         self.first_names.extend_from_slice(first_name);
         let first_name = start..self.first_names.len();
-        self.blocks.push(BlockEntry { offset, hot, cold, first_name });
+        let cold_pages_before = self.cold_pages();
+        self.blocks.push(BlockEntry { offset, hot, cold, cold_pages_before, first_name });
+    }
+
+    fn cold_pages(&self) -> u64 {
+        self.blocks.last().map_or(0, |last| last.cold_pages_before + last.cold_pages())
     }
 
     pub(super) fn first_name(&self, block: &BlockEntry) -> &[u8] {
@@ -251,6 +278,7 @@ pub(super) struct Sections {
     pub(super) eos: u64,
     pub(super) oids: u64,
     pub(super) names: u64,
+    pub(super) cold_sums: u64,
     pub(super) end: u64,
 }
 
@@ -261,12 +289,17 @@ impl Sections {
         let oids = eos.checked_add(EOS.len() as u64)?;
         let names = footer.oid_entries.checked_mul(OID_ENTRY_LEN as u64)?.checked_add(oids)?;
         let slots = u64::from(footer.names.pages).checked_mul(u64::from(footer.names.slots))?;
-        let end = slots.checked_mul(SLOT_LEN)?.checked_add(names)?;
-        Some(Sections { eos, oids, names, end })
+        let cold_sums = slots.checked_mul(SLOT_LEN)?.checked_add(names)?;
+        let end = directory.cold_pages().checked_mul(SUM_LEN)?.checked_add(cold_sums)?;
+        Some(Sections { eos, oids, names, cold_sums, end })
     }
 
     pub(super) fn oid_page(&self, page: usize) -> u64 {
         self.oids + (page * OID_PAGE_ENTRIES * OID_ENTRY_LEN) as u64
+    }
+
+    pub(super) fn cold_sums(&self, block: &BlockEntry) -> u64 {
+        self.cold_sums + block.cold_pages_before * SUM_LEN
     }
 
     pub(super) fn name_page(&self, page: usize, slots: u32) -> u64 {

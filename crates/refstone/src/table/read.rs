@@ -1,12 +1,13 @@
 //! Looking up in a table: by name, and by object.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use super::Table;
-use super::block::{Block, BlockHistory};
+use super::block::{Block, BlockHistory, word};
 use super::error::TableError;
-use super::layout::{OID_ENTRY_LEN, OID_PAGE_ENTRIES, OidPage, Part, Place};
+use super::layout::{BlockEntry, COLD_PAGE, OID_ENTRY_LEN, OID_PAGE_ENTRIES, OidPage, Part, Place};
 use super::lines::{Line, Said, lines};
 use super::names::{Bucket, Probe};
 use super::row::Row;
@@ -17,6 +18,7 @@ use crate::oid::ObjectId;
 
 const BLOCK: &str = "the block at byte";
 const HISTORY: &str = "the block's history rows at byte";
+const SUMS: &str = "the checksums of the block's history rows at byte";
 const NAMES: &str = "the page of the name index at byte";
 const OIDS: &str = "the page of the object index at byte";
 
@@ -79,11 +81,16 @@ impl Table {
 
     /// The rows of all moves of a ref in the history of the same range, ascending.
     ///
-    /// Costs a read of a block's rows, which are not kept.
+    /// Costs a read of the pages that they lie in, and of the checksums of a block's pages. None of them
+    /// is kept.
     pub(crate) fn rows(&self, name: &[u8]) -> Result<Vec<u32>, TableError> {
         let Some((block, place)) = self.find(name)? else { return Ok(Vec::new()) };
-        let history = self.history(place.block(), block)?;
-        Ok(history.rows(place.row()).collect())
+        let entry = &self.directory.blocks[place.block()];
+        let sums = self.cold_sums(entry)?;
+        let offsets = self.cold(entry, &sums, block.list_offsets(place.row()))?;
+        let numbers = block.list_numbers(&offsets).ok_or_else(|| self.no_lists(entry))?;
+        let numbers = self.cold(entry, &sums, numbers)?;
+        Ok(numbers.chunks_exact(4).map(word).collect())
     }
 
     /// The refs that had this object at the table's end, sorted. Newer tables may know better.
@@ -177,10 +184,42 @@ impl Table {
 
     pub(super) fn history(&self, number: usize, block: &Block) -> Result<BlockHistory, TableError> {
         let entry = &self.directory.blocks[number];
-        let bytes = self.source.read(HISTORY, entry.cold_offset(), entry.cold)?;
-        block.history(bytes).ok_or_else(|| {
-            self.source.damaged(HISTORY, entry.cold_offset(), "the lists of its rows", "others")
-        })
+        let sums = self.cold_sums(entry)?;
+        let bytes = self.cold(entry, &sums, 0..entry.cold.len as usize)?;
+        block.history(bytes).ok_or_else(|| self.no_lists(entry))
+    }
+
+    fn no_lists(&self, entry: &BlockEntry) -> TableError {
+        self.source.damaged(HISTORY, entry.cold_offset(), "the lists of its rows", "others")
+    }
+
+    fn cold_sums(&self, entry: &BlockEntry) -> Result<Box<[u8]>, TableError> {
+        self.source.read(SUMS, self.sections.cold_sums(entry), entry.cold_sums())
+    }
+
+    /// Some bytes of the rest of a block, with the checksums of all its pages.
+    fn cold(
+        &self,
+        entry: &BlockEntry,
+        sums: &[u8],
+        range: Range<usize>,
+    ) -> Result<Box<[u8]>, TableError> {
+        let len = entry.cold.len as usize;
+        if range.is_empty() || range.end > len {
+            return if range.end > len { Err(self.no_lists(entry)) } else { Ok(Box::default()) };
+        }
+        let start = range.start - range.start % COLD_PAGE;
+        let end = range.end.next_multiple_of(COLD_PAGE).min(len);
+        let offset = entry.cold_offset() + start as u64;
+        let bytes = self.source.read_raw(HISTORY, offset, end - start)?;
+        let sums = sums[4 * (start / COLD_PAGE)..].chunks_exact(4).map(word);
+        for (number, (page, sum)) in (0..).zip(bytes.chunks(COLD_PAGE).zip(sums)) {
+            self.source.check(HISTORY, offset + number * COLD_PAGE as u64, sum, page)?;
+        }
+        match range == (start..end) {
+            true => Ok(bytes),
+            false => Ok(bytes[range.start - start..range.end - start].into()),
+        }
     }
 
     pub(super) fn name_page(&self, number: usize) -> Result<&[Bucket], TableError> {

@@ -10,7 +10,9 @@ use super::Entry;
 use super::block;
 use super::columns::Columns;
 use super::error::{Flaw, TableError};
-use super::layout::{BLOCK_ROWS, Directory, EOS, Footer, OID_PAGE_ENTRIES, OidPage, Part, Place};
+use super::layout::{
+    self, BLOCK_ROWS, Directory, EOS, Footer, OID_PAGE_ENTRIES, OidPage, Part, Place,
+};
 use super::names::{self, Geometry};
 use super::read::oid_key;
 use super::schema::Identity;
@@ -40,6 +42,7 @@ pub(crate) struct TableWriter<'e> {
     first: Vec<u8>,
     names: Vec<(u64, Place)>,
     oids: Vec<(u64, Place)>,
+    cold_sums: Vec<u8>,
 }
 
 /// Which rows are being written.
@@ -82,6 +85,7 @@ impl<'e> TableWriter<'e> {
             first: Vec::new(),
             names: Vec::new(),
             oids: Vec::new(),
+            cold_sums: Vec::new(),
         };
         writer.write(&schema)?;
         Ok(writer)
@@ -134,6 +138,8 @@ impl<'e> TableWriter<'e> {
         self.write(&EOS)?;
         self.write_oids()?;
         self.write_names()?;
+        let sums = std::mem::take(&mut self.cold_sums);
+        self.write(&sums)?;
         let directory = self.directory.encode();
         let part =
             Part::of(&directory).ok_or_else(|| self.refused("less than 2^32 bytes", "more"))?;
@@ -211,7 +217,13 @@ impl<'e> TableWriter<'e> {
         let message = self.columns.take();
         let (hot, cold) = block::split(&message)
             .and_then(|split| message.split_at_checked(split))
-            .and_then(|(hot, cold)| Some((Part::of(hot)?, Part::of(cold)?)))
+            .and_then(|(hot, cold)| {
+                let sums = layout::cold_sums(cold);
+                let len = u32::try_from(cold.len()).ok()?;
+                let cold = Part { len, crc: crc32c::crc32c(&sums) };
+                self.cold_sums.extend(sums);
+                Some((Part::of(hot)?, cold))
+            })
             .ok_or_else(|| self.refused("a block below 4 GiB", "a longer one"))?;
         self.directory.push_block(self.offset, hot, cold, &self.first);
         self.write(&message)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use refstone_log::{ObjectFormat, OsEnv};
 
-use super::super::layout::{BlockEntry, Part};
+use super::super::layout::{BlockEntry, Part, cold_sums};
 use super::super::{Cursor, Entry, Table, TableError};
 use super::{Scratch, oid, varied, write};
 use crate::edit::Target;
@@ -132,13 +132,17 @@ fn forge(path: &Path, change: impl FnOnce(&mut [u8], &mut Table)) -> Result<(), 
     for block in &mut directory.blocks {
         let cold = at(block.offset) + block.hot.len as usize;
         block.hot = Part::of(&bytes[at(block.offset)..cold]).unwrap();
-        block.cold = Part::of(&bytes[cold..][..block.cold.len as usize]).unwrap();
+        let sums = cold_sums(&bytes[cold..][..block.cold.len as usize]);
+        let place = at(sections.cold_sums(block));
+        bytes[place..][..sums.len()].copy_from_slice(&sums);
+        block.cold.crc = crc32c::crc32c(&sums);
     }
     let oids = bytes[at(sections.oids)..at(sections.names)].chunks(12 << 10);
     for (page, bytes) in directory.oid_pages.iter_mut().zip(oids) {
         page.crc = crc32c::crc32c(bytes);
     }
-    let names = bytes[at(sections.names)..at(sections.end)].chunks(8 * footer.names.slots as usize);
+    let names =
+        bytes[at(sections.names)..at(sections.cold_sums)].chunks(8 * footer.names.slots as usize);
     for (crc, bytes) in directory.name_page_crcs.iter_mut().zip(names) {
         *crc = crc32c::crc32c(bytes);
     }
@@ -163,7 +167,7 @@ fn checksums_that_are_right_do_not_make_a_table_right() {
         ("an object page's first key", |_, table| table.directory.oid_pages[0].first ^= 1),
         ("a seed", |_, table| table.footer.names.seed ^= 1),
         ("a name twice", |bytes, table| {
-            let names = &mut bytes[at(table.sections.names)..at(table.sections.end)];
+            let names = &mut bytes[at(table.sections.names)..at(table.sections.cold_sums)];
             let slots: Vec<_> = names.chunks(8).map(|slot| slot != [0; 8]).collect();
             let (used, free) = (slots.iter().position(|s| *s), slots.iter().position(|s| !s));
             names.copy_within(8 * used.unwrap()..8 * used.unwrap() + 8, 8 * free.unwrap());
@@ -172,7 +176,7 @@ fn checksums_that_are_right_do_not_make_a_table_right() {
             let names = [b"refs/heads/s", b"refs/heads/z"].map(|name| offset_of(bytes, name));
             bytes.swap(names[0] + 11, names[1] + 11);
             // Their rows are the fourth and the fifth; the index goes with them.
-            let slots = at(table.sections.names)..at(table.sections.end);
+            let slots = at(table.sections.names)..at(table.sections.cold_sums);
             for slot in
                 bytes[slots].chunks_mut(8).filter(|slot| matches!(slot[..4], [4 | 5, 0, 0, 0]))
             {
