@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -105,6 +106,12 @@ pub trait EnvFile: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the operating system says.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Says that a part of the file will be read soon, so that reading it need not wait for the disk.
+    /// Whoever cannot do anything about it does nothing.
+    fn will_read(&self, part: Range<u64>) {
+        let _ = part;
+    }
 
     /// Writes at an offset in bytes; may write fewer bytes than given.
     ///
@@ -209,7 +216,7 @@ impl dyn EnvFile + '_ {
     ///
     /// # Errors
     /// As the operating system says; some of the zeros may have been written then.
-    pub fn write_zeros_at(&self, range: std::ops::Range<u64>) -> io::Result<()> {
+    pub fn write_zeros_at(&self, range: Range<u64>) -> io::Result<()> {
         const CHUNK: usize = 64 << 10;
         static ZEROS: [u8; CHUNK] = [0; CHUNK];
         let mut offset = range.start;

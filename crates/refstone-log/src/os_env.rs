@@ -3,9 +3,13 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Advice, fadvise};
 
 use crate::env::{Env, EnvFile, EnvLock, FileId};
 use crate::seq::Timestamp;
@@ -109,6 +113,13 @@ pub(crate) struct OsFile(pub(crate) File);
 impl EnvFile for OsFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         FileExt::read_at(&self.0, buffer, offset)
+    }
+
+    fn will_read(&self, part: Range<u64>) {
+        // A refusal costs nothing but the wait.
+        if let Some(len) = NonZeroU64::new(part.end.saturating_sub(part.start)) {
+            let _ = fadvise(&self.0, part.start, Some(len), Advice::WillNeed);
+        }
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {

@@ -1,6 +1,7 @@
 //! Bytes that are proven before anybody decodes them.
 
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -102,6 +103,30 @@ impl Checked {
             self.read(start, block_len(start, self.0.len))?;
         }
         Ok(())
+    }
+
+    /// Ranges as they are best read: whole blocks, ascending, and one where there is no block, or no
+    /// more than one, between two of them.
+    pub(super) fn joined(&self, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        const BLOCK: u64 = self::BLOCK as u64;
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            let start = range.start / BLOCK * BLOCK;
+            let end = range.end.next_multiple_of(BLOCK).min(self.0.len);
+            match joined.last_mut() {
+                Some(last) if start <= last.end + BLOCK => last.end = last.end.max(end),
+                _ => joined.push(start..end),
+            }
+        }
+        joined
+    }
+
+    /// Says that these ranges will be read soon. If nobody listens, nothing is lost.
+    pub(super) fn announce(&self, ranges: &[Range<u64>]) {
+        for range in ranges {
+            self.0.file.will_read(range.clone());
+        }
     }
 
     fn read(&self, start: u64, len: usize) -> Result<Bytes, SealedError> {

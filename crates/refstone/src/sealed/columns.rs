@@ -86,34 +86,44 @@ pub(super) fn oid_width(objects: ObjectFormat) -> i32 {
 /// How the columns are encoded.
 ///
 /// A dictionary where values come again, and nowhere else: on object ids it costs more than it
-/// saves. Pages are small enough that one row is read without decoding many: 1,024 rows of object
-/// ids (20 KiB), and more of what takes a few bits.
+/// saves. No more can be compressed in those, nor in differences packed to the bit. Pages are small
+/// enough that one row is read without decoding many: 256 rows of object ids (5 KiB), and more of
+/// what takes a few bits.
 pub(super) fn properties() -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_data_page_row_count_limit(1024)
+        // Pages end only where a batch of values does.
+        .set_write_batch_size(OID_ROWS)
         .set_max_row_group_row_count(Some(GROUP_ROWS));
     for column in ["seq", "at"] {
-        builder = numbers(builder, column)
+        builder = builder
+            .set_column_encoding(column.into(), Encoding::DELTA_BINARY_PACKED)
+            .set_column_compression(column.into(), Compression::UNCOMPRESSED)
             // By these a reader finds the row group of a sequence or a time.
             .set_column_statistics_enabled(column.into(), EnabledStatistics::Chunk);
+    }
+    for column in ["old_oid", "new_oid"] {
+        builder = builder
+            .set_column_compression(column.into(), Compression::UNCOMPRESSED)
+            .set_column_data_page_row_count_limit(column.into(), OID_ROWS);
     }
     for column in ["actor", "refname", "symref", "message"] {
         builder = text(builder, column);
     }
+    for column in ["symref", "message"] {
+        // By these a reader knows a row group in which no row has one.
+        builder = builder.set_column_statistics_enabled(column.into(), EnabledStatistics::Chunk);
+    }
     Ok(builder.build())
 }
 
-/// On random object ids, which are nearly all there is, no level gains anything over the first.
 const ZSTD_LEVEL: i32 = 3;
 
-fn numbers(builder: WriterPropertiesBuilder, column: &str) -> WriterPropertiesBuilder {
-    builder
-        .set_column_encoding(column.into(), Encoding::DELTA_BINARY_PACKED)
-        .set_column_data_page_row_count_limit(column.into(), 4096)
-}
+/// Rows of a page of object ids.
+const OID_ROWS: usize = 256;
 
 fn text(builder: WriterPropertiesBuilder, column: &str) -> WriterPropertiesBuilder {
     let column = ColumnPath::from(column);
@@ -121,6 +131,6 @@ fn text(builder: WriterPropertiesBuilder, column: &str) -> WriterPropertiesBuild
         .set_column_dictionary_enabled(column.clone(), true)
         // Every reader of a row decodes the dictionary of its row group.
         .set_column_dictionary_page_size_limit(column.clone(), 512 << 10)
-        .set_column_data_page_row_count_limit(column.clone(), 8192)
+        .set_column_data_page_row_count_limit(column.clone(), 2048)
         .set_column_data_page_size_limit(column, 32 << 10)
 }

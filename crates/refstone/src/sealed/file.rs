@@ -4,30 +4,31 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMicrosecondType, UInt64Type};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, new_null_array};
+use arrow_schema::SchemaRef;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataReader,
-    RowGroupMetaData,
-};
+use parquet::file::metadata::{FileMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
+use refstone_log::text::{Backslash, escape_into};
 use refstone_log::{Env, Seq, Timestamp};
 
 use super::checked::Checked;
-use super::columns::{self, AT, Form, NEW_OID, SEQ};
+use super::columns::{self, AT, Form, NEW_OID, REFNAME, SEQ};
 use super::error::{Place, SealedError};
 use super::footer;
 use super::identity::{Identity, Pairs};
+use super::pages::{ReadAhead, Request};
 use super::rows::{Rows, bytes_at};
 use super::scan::{Moves, Scan};
 use super::sources::Sources;
+use crate::name::RefName;
 use crate::oid::ObjectId;
 use crate::row::RefMove;
 
@@ -42,6 +43,7 @@ struct Inner {
     rows: u32,
     identity: Identity,
     form: Form,
+    schema: SchemaRef,
     checked: Checked,
     /// Without pairs.
     metadata: FileMetaData,
@@ -68,12 +70,12 @@ impl HistoryFile {
         let checked = Checked::new(file, path, start, pairs.find("blocks").map_err(damaged)?)?;
 
         let metadata = footer::with_pairs(metadata, None);
-        check_schema(&metadata, &identity, form).map_err(damaged)?;
+        let schema = check_schema(&metadata, &identity, form).map_err(damaged)?;
         let groups = groups(&metadata).ok_or_else(|| damaged("rows cannot be counted".into()))?;
         let rows = groups.last().map_or(0, |group| group.rows.end);
         let metadata = metadata.file_metadata().clone();
         let path = path.to_owned();
-        let inner = Inner { path, rows, identity, form, checked, metadata, groups };
+        let inner = Inner { path, rows, identity, form, schema, checked, metadata, groups };
         Ok(HistoryFile(Arc::new(inner)))
     }
 
@@ -115,10 +117,20 @@ impl HistoryFile {
     /// # Panics
     /// If the numbers do not ascend, or reach behind the last row.
     pub(crate) fn fetch(&self, numbers: &[u32]) -> Result<Vec<RefMove>, SealedError> {
+        self.fetch_of(numbers, None)
+    }
+
+    /// The same where all these rows are about one ref, if it is given: then their names are not read.
+    pub(crate) fn fetch_of(
+        &self,
+        numbers: &[u32],
+        of: Option<&RefName>,
+    ) -> Result<Vec<RefMove>, SealedError> {
+        let name = of.map(stored_name);
         let mut sources = Sources::default();
         let mut moves = Vec::with_capacity(numbers.len());
-        for (group, numbers) in self.by_group(numbers) {
-            for rows in self.rows_of(group, numbers, &mut sources)? {
+        for numbers in self.requests(numbers) {
+            for rows in self.rows_of(numbers, name.as_deref(), &mut sources)? {
                 for (index, row) in rows.iter().enumerate() {
                     moves.push(self.told(rows.number(index), row.ref_move())?);
                 }
@@ -129,6 +141,10 @@ impl HistoryFile {
 
     /// The first row of a transaction not before `seq`; [`rows`](Self::rows) if there is none.
     pub(crate) fn row_at(&self, seq: Seq) -> Result<u32, SealedError> {
+        let identity = self.identity();
+        if seq <= identity.first_present() || seq > identity.last {
+            return Ok(if seq > identity.last { self.rows() } else { 0 });
+        }
         let seq = i64::try_from(seq.get()).unwrap_or(i64::MAX);
         self.first_row(SEQ, |found| found >= seq)
     }
@@ -166,7 +182,8 @@ impl HistoryFile {
     ) -> Result<u32, SealedError> {
         let rows = self.0.groups[index].rows.clone();
         let mut row = rows.start;
-        for batch in self.read(index, std::slice::from_ref(&rows), &[column])? {
+        let numbers: Vec<u32> = rows.clone().collect();
+        for batch in self.read(&numbers, &[column])? {
             let values = batch.column(0);
             let value = |index: usize| match column {
                 SEQ => values.as_primitive::<UInt64Type>().value(index).cast_signed(),
@@ -198,20 +215,18 @@ impl HistoryFile {
         rows: Range<u32>,
         sources: &mut Sources,
     ) -> Result<Vec<Rows>, SealedError> {
-        let numbers: Vec<u32> = rows.clone().collect();
-        self.rows_of(self.group_of(rows.start), &numbers, sources)
+        let numbers: Vec<u32> = rows.collect();
+        self.rows_of(&numbers, None, sources)
     }
 
     fn rows_of(
         &self,
-        group: usize,
         mut numbers: &[u32],
+        of: Option<&str>,
         sources: &mut Sources,
     ) -> Result<Vec<Rows>, SealedError> {
-        let all: Vec<usize> = (0..self.0.metadata.schema_descr().num_columns()).collect();
-        let batches = self.read(group, &runs(numbers), &all)?;
-        let mut decoded = Vec::with_capacity(batches.len());
-        for batch in batches {
+        let mut decoded = Vec::new();
+        for batch in self.read_moves(numbers, of)? {
             let (these, rest) = numbers.split_at(batch.num_rows());
             numbers = rest;
             let old_oid = sources.old_oids(self, these, &batch)?;
@@ -220,23 +235,76 @@ impl HistoryFile {
         Ok(decoded)
     }
 
+    /// All columns of some rows, of which those that are known without reading are not read.
+    fn read_moves(
+        &self,
+        numbers: &[u32],
+        of: Option<&str>,
+    ) -> Result<Vec<RecordBatch>, SealedError> {
+        let known = |column: &usize| match *column {
+            REFNAME => of.is_some(),
+            column => self.is_null_in(numbers, column),
+        };
+        let all = 0..self.0.schema.fields().len();
+        let unknown: Vec<usize> = all.clone().filter(|column| !known(column)).collect();
+        let whole = |batch: RecordBatch| {
+            let mut read = batch.columns().iter();
+            let column = |column: usize| match (unknown.contains(&column), of) {
+                (true, _) => read.next().cloned(),
+                (false, Some(name)) if column == REFNAME => Some(repeated(name, batch.num_rows())),
+                _ => {
+                    Some(new_null_array(self.0.schema.field(column).data_type(), batch.num_rows()))
+                }
+            };
+            let columns: Option<Vec<ArrayRef>> = all.clone().map(column).collect();
+            RecordBatch::try_new(Arc::clone(&self.0.schema), columns.unwrap_or_default())
+        };
+        let batches = self.read(numbers, &unknown)?.into_iter().map(whole);
+        let first = numbers.first().copied().unwrap_or_default();
+        let damaged = SealedError::reading(self.path(), Place::Row(first));
+        batches.collect::<Result<_, _>>().map_err(|error| damaged(error.into()))
+    }
+
+    /// Whether a column has no value in any row group with one of these rows.
+    fn is_null_in(&self, numbers: &[u32], column: usize) -> bool {
+        self.by_group(numbers).all(|(group, _)| {
+            let group = &self.0.groups[group].metadata;
+            let nulls = group.column(column).statistics().and_then(Statistics::null_count_opt);
+            nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(group.num_rows()))
+        })
+    }
+
     /// Calls `each` with the new object ids in these rows, where there are any.
     pub(super) fn each_new_oid(
         &self,
         numbers: &[u32],
         mut each: impl FnMut(u32, ObjectId),
     ) -> Result<(), SealedError> {
-        for (group, numbers) in self.by_group(numbers) {
-            let mut numbers = numbers.iter();
-            for batch in self.read(group, &runs(numbers.as_slice()), &[NEW_OID])? {
+        for numbers in self.requests(numbers) {
+            let mut rows = numbers.iter();
+            for batch in self.read(numbers, &[NEW_OID])? {
                 let ids = batch.column(0).as_fixed_size_binary();
-                for (index, row) in (0..batch.num_rows()).zip(&mut numbers) {
+                for (index, row) in (0..batch.num_rows()).zip(&mut rows) {
                     let id = bytes_at(ids, index).and_then(|id| ObjectId::from_bytes(id).ok());
                     id.into_iter().for_each(|id| each(*row, id));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Parts of the numbers that are read at once: in bounded memory, also for the page index.
+    fn requests<'n>(&self, mut numbers: &'n [u32]) -> impl Iterator<Item = &'n [u32]> {
+        const ROWS_MAX: usize = 256;
+        const GROUPS_MAX: usize = 64;
+        std::iter::from_fn(move || {
+            let first = *numbers.first()?;
+            let near = numbers
+                .partition_point(|row| self.group_of(*row) < self.group_of(first) + GROUPS_MAX);
+            let (now, rest) = numbers.split_at(near.min(ROWS_MAX));
+            numbers = rest;
+            Some(now)
+        })
     }
 
     fn by_group<'n>(&self, numbers: &'n [u32]) -> impl Iterator<Item = (usize, &'n [u32])> {
@@ -246,17 +314,13 @@ impl HistoryFile {
         })
     }
 
-    /// Decodes runs of rows of one group; the batches have as many rows as were asked for.
-    fn read(
-        &self,
-        group: usize,
-        runs: &[Range<u32>],
-        columns: &[usize],
-    ) -> Result<Vec<RecordBatch>, SealedError> {
-        let asked: usize = runs.iter().map(ExactSizeIterator::len).sum();
-        let place = Place::Row(runs.first().map_or(0, |run| run.start));
+    /// Decodes some columns of rows, which ascend; the batches have as many rows as were asked for.
+    fn read(&self, numbers: &[u32], columns: &[usize]) -> Result<Vec<RecordBatch>, SealedError> {
+        let asked = numbers.len();
+        let Some(first) = numbers.first() else { return Ok(Vec::new()) };
+        let place = Place::Row(*first);
         let damaged = SealedError::reading(self.path(), place);
-        let batches = self.read_unchecked(group, runs, columns, asked).map_err(damaged)?;
+        let batches = self.read_unchecked(numbers, columns).map_err(damaged)?;
         let found: usize = batches.iter().map(RecordBatch::num_rows).sum();
         if found != asked {
             let problem = format!("expected {asked} rows from here on, found {found}");
@@ -267,40 +331,28 @@ impl HistoryFile {
 
     fn read_unchecked(
         &self,
-        group: usize,
-        runs: &[Range<u32>],
+        numbers: &[u32],
         columns: &[usize],
-        batch_size: usize,
     ) -> Result<Vec<RecordBatch>, ParquetError> {
-        let inner = &*self.0;
-        let group = &inner.groups[group];
-        let metadata = self.with_pages(group)?;
-        let schema = metadata.file_metadata().schema_descr_ptr();
-        let within = runs.iter().map(|run| {
-            (run.start - group.rows.start) as usize..(run.end - group.rows.start) as usize
-        });
-        let selection = RowSelection::from_consecutive_ranges(within, group.rows.len());
-        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), reader_options())?;
-        ParquetRecordBatchReaderBuilder::new_with_metadata(inner.checked.clone(), metadata)
+        let Inner { groups, metadata, checked, .. } = &*self.0;
+        let part = |(group, numbers)| {
+            let Group { rows, metadata } = &groups[group];
+            let within = |run: Range<u32>| {
+                (run.start - rows.start) as usize..(run.end - rows.start) as usize
+            };
+            (metadata, runs(numbers).map(within).collect())
+        };
+        let request = Request::new(checked, metadata, self.by_group(numbers).map(part).collect())?;
+        let ahead = ReadAhead::new(checked, request.pages(columns))?;
+        let schema = request.metadata.file_metadata().schema_descr_ptr();
+        let metadata = ArrowReaderMetadata::try_new(Arc::new(request.metadata), reader_options())?;
+        ParquetRecordBatchReaderBuilder::new_with_metadata(ahead, metadata)
             .with_projection(ProjectionMask::leaves(&schema, columns.iter().copied()))
-            .with_row_selection(selection)
-            .with_batch_size(batch_size)
+            .with_row_selection(request.selection)
+            .with_batch_size(numbers.len())
             .build()?
             .map(|batch| batch.map_err(ParquetError::from))
             .collect()
-    }
-
-    /// The metadata of one row group alone, with its page index. It is small, so it is read anew
-    /// each time: a file of many row groups takes no more memory than its footer.
-    fn with_pages(&self, group: &Group) -> Result<ParquetMetaData, ParquetError> {
-        let metadata = ParquetMetaDataBuilder::new(self.0.metadata.clone())
-            .add_row_group(group.metadata.clone())
-            .build();
-        let mut reader = ParquetMetaDataReader::new_with_metadata(metadata)
-            .with_column_index_policy(PageIndexPolicy::Skip)
-            .with_offset_index_policy(PageIndexPolicy::Required);
-        reader.read_page_indexes(&self.0.checked)?;
-        reader.finish()
     }
 
     pub(super) fn check_bytes(&self) -> Result<(), SealedError> {
@@ -320,13 +372,17 @@ impl HistoryFile {
 }
 
 /// A file that has a name of ours must be the one that the name tells.
-fn check_schema(metadata: &ParquetMetaData, identity: &Identity, form: Form) -> Result<(), String> {
+fn check_schema(
+    metadata: &ParquetMetaData,
+    identity: &Identity,
+    form: Form,
+) -> Result<SchemaRef, String> {
     let metadata = Arc::new(metadata.clone());
     let found = ArrowReaderMetadata::try_new(metadata, reader_options())
         .map_err(|error| error.to_string())?;
     let expected = columns::schema(identity.object_format, form);
     (found.schema().fields() == expected.fields())
-        .then_some(())
+        .then_some(expected)
         .ok_or_else(|| "its columns are not those of a history file".to_owned())
 }
 
@@ -345,9 +401,20 @@ fn groups(metadata: &ParquetMetaData) -> Option<Vec<Group>> {
 }
 
 /// Ascending numbers as runs of neighbours.
-fn runs(numbers: &[u32]) -> Vec<Range<u32>> {
+fn runs(numbers: &[u32]) -> impl Iterator<Item = Range<u32>> {
     let neighbours = numbers.chunk_by(|a, b| a + 1 == *b);
-    neighbours.map(|run| run[0]..run[run.len() - 1] + 1).collect()
+    neighbours.map(|run| run[0]..run[run.len() - 1] + 1)
+}
+
+/// A name as the column has it.
+fn stored_name(name: &RefName) -> String {
+    let mut stored = Vec::new();
+    escape_into(name.as_bytes(), Backslash::Forbidden, &mut stored);
+    String::from_utf8(stored).expect("escaped text is UTF-8")
+}
+
+fn repeated(name: &str, rows: usize) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(name, rows)))
 }
 
 fn as_u32(rows: usize) -> u32 {

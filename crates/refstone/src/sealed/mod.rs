@@ -23,6 +23,8 @@ mod identity;
 
 mod merge;
 
+mod pages;
+
 mod rows;
 
 mod scan;
