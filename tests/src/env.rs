@@ -60,6 +60,7 @@ struct Shared {
     /// How much space is free, if anybody knows.
     free: Mutex<Option<u64>>,
     looks: AtomicU64,
+    bytes_read: AtomicU64,
     ids: AtomicU64,
 }
 
@@ -137,6 +138,12 @@ impl TestEnv {
     /// Sets the number that the next log id is made of.
     pub fn set_next_id(&self, id: u64) {
         self.shared.ids.store(id, Ordering::Relaxed);
+    }
+
+    /// Bytes read from files so far.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.shared.bytes_read.load(Ordering::Relaxed)
     }
 
     fn meet(&self, op: Op, bytes: usize) -> Option<Fault> {
@@ -253,6 +260,8 @@ impl FileLayer for TestFile {
         let read = self.file.read_at(buffer, offset);
         let call = due(&mut self.env.shared.calls.lock(), Op::Read);
         call.into_iter().for_each(|call| call());
+        let bytes = read.as_ref().map_or(0, |bytes| *bytes as u64);
+        self.env.shared.bytes_read.fetch_add(bytes, Ordering::Relaxed);
         read
     }
 

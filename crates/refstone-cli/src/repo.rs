@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use refstone::{ErrorKind, OsEnv, Recovery, RefName, RefStore};
+use refstone::{ErrorKind, OsEnv, Recovery, RefName, RefStore, Seq};
 use refstone_log::LogReader;
 
 use crate::exit::{Failure, note};
@@ -75,6 +75,8 @@ pub(crate) fn settle(dir: &Path) -> Result<(), Failure> {
                 ));
                 Ok(())
             }
+            // Whoever reads next meets the damage, after what is sound.
+            ErrorKind::Corrupt => Ok(()),
             _ => Err(error.into()),
         },
     }
@@ -86,6 +88,7 @@ fn has_unpublished_tail(dir: &Path) -> Result<bool, Failure> {
         Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(false),
         reader => reader?,
     };
+    reader.approach(Seq::MAX, Seq::ZERO)?;
     loop {
         match reader.next() {
             Ok(Some(_)) => {}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use clap::Args;
-use refstone::{Seq, read_view};
+use refstone::{Seq, read_seq};
 
 use crate::exit::Failure;
 
@@ -73,7 +73,7 @@ impl fmt::Display for Span {
 
 /// The newest transaction, if the log can be read.
 pub(crate) fn newest(dir: &Path) -> Option<Seq> {
-    read_view(dir).ok().map(|view| view.seq())
+    read_seq(dir).ok()
 }
 
 /// Says that a log ends before a transaction.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::env::{Env, EnvFile, EnvLock, FileId};
@@ -176,6 +177,11 @@ pub trait FileLayer: fmt::Debug + Send + Sync {
         self.below().read_at(buffer, offset)
     }
 
+    /// See [`EnvFile::will_read`].
+    fn will_read(&self, part: Range<u64>) {
+        self.below().will_read(part);
+    }
+
     /// See [`EnvFile::write_at`].
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         self.below().write_at(bytes, offset)
@@ -205,6 +211,10 @@ pub trait FileLayer: fmt::Debug + Send + Sync {
 impl<L: FileLayer> EnvFile for L {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         FileLayer::read_at(self, buffer, offset)
+    }
+
+    fn will_read(&self, part: Range<u64>) {
+        FileLayer::will_read(self, part);
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {

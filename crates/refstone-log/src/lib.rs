@@ -8,6 +8,7 @@
 //! [recovery](Recovery) does, [`LogReader`], and the [`Env`] through which all I/O goes.
 //! `docs/format.md` has the bytes, `docs/durability.md` the promises.
 
+mod backward;
 mod create;
 mod doubt;
 mod env;
@@ -45,6 +46,7 @@ mod walk;
 mod within;
 mod writer;
 
+pub use backward::BackwardReader;
 pub use create::RefLogOptions;
 pub use env::{Env, EnvFile, EnvLock, FileId};
 pub use error::{AppendError, CommitError, Damage, DamageKind, ErrorKind, OpenError, RewriteError};

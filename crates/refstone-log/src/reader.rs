@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::env::{Env, EnvFile};
 use crate::error::OpenError;
 use crate::files;
-use crate::frame::Frame;
 use crate::frame::decode::SharedSchema;
 use crate::frame::gaps::Gaps;
 use crate::frame::schema::Anchor;
+use crate::frame::{EOS, Frame, PREFIX_LEN};
 use crate::kind::ObjectFormat;
 use crate::recover::{explain_open, refuse_empty};
 use crate::seq::Seq;
@@ -21,7 +21,7 @@ use crate::walk::{Step, Walk};
 /// left unpublished it does not see; [`Log::open`](crate::Log::open) judges that.
 #[derive(Debug)]
 pub struct LogReader {
-    walk: Walk,
+    pub(crate) walk: Walk,
 }
 
 impl LogReader {
@@ -108,7 +108,9 @@ impl LogReader {
     /// As the operating system says.
     pub fn has_next(&mut self) -> Result<bool, OpenError> {
         self.walk.forget();
-        self.walk.next_is_published()
+        let mut slot = [0; PREFIX_LEN];
+        let read = self.walk.read_into(&mut slot, self.offset())?;
+        Ok(slot[..read] != EOS)
     }
 
     /// Goes on at the same place in the file that another reader has opened; says whether that has

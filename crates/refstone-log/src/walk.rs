@@ -290,6 +290,32 @@ impl Walk {
         self.go_back(self.start);
     }
 
+    /// Where the first frame starts.
+    pub(crate) fn origin(&self) -> Tail {
+        self.start
+    }
+
+    /// Goes behind a frame which is known to be published, as all before it are.
+    pub(crate) fn go_to_published(&mut self, tail: Tail) {
+        self.tail = tail;
+        self.proven = true;
+    }
+
+    /// Reads a part of the file, of which [`loaded`](Walk::loaded) then gives bytes.
+    pub(crate) fn load(&mut self, part: Range<u64>) -> Result<(), OpenError> {
+        self.window.load(&*self.file, part).map_err(OpenError::io(&self.path, "read the log"))
+    }
+
+    /// As much of this part of the file as is loaded.
+    pub(crate) fn loaded(&self, part: Range<u64>) -> &[u8] {
+        self.window.at(part.start, usize::try_from(part.end - part.start).unwrap_or(usize::MAX))
+    }
+
+    /// Reads at an offset, as far as the file goes.
+    pub(crate) fn read_into(&self, bytes: &mut [u8], offset: u64) -> Result<usize, OpenError> {
+        self.file.read_full_at(bytes, offset).map_err(OpenError::io(&self.path, "read the log"))
+    }
+
     /// Forgets what was read, so that the next step sees the file as it is then.
     pub(crate) fn forget(&mut self) {
         self.window = Window::default();
@@ -357,10 +383,15 @@ impl Window {
         // The file's length bounds the allocation: a length in the file is not to be trusted.
         let left = file.len()?.saturating_sub(offset);
         let wanted = (len.max(Self::CHUNK) as u64).min(left);
-        self.bytes.resize(usize::try_from(wanted).map_err(io::Error::other)?, 0);
-        let read = file.read_full_at(&mut self.bytes, offset)?;
+        self.load(file, offset..offset + wanted)
+    }
+
+    fn load(&mut self, file: &dyn EnvFile, part: Range<u64>) -> io::Result<()> {
+        let len = usize::try_from(part.end - part.start).map_err(io::Error::other)?;
+        self.bytes.resize(len, 0);
+        let read = file.read_full_at(&mut self.bytes, part.start)?;
         self.bytes.truncate(read);
-        self.start = offset;
+        self.start = part.start;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use refstone_log::{Env, Frame, LogReader, Seq};
+use refstone_log::{BackwardReader, Env, ErrorKind, Frame, LogReader, Seq};
 
 use crate::archive::{Part, Parts, SealedUnit, os_env};
 use crate::error::{OpenError, ReadError};
@@ -14,9 +14,13 @@ use crate::ranges::SeqRange;
 use crate::row::RefMove;
 use crate::sealed::HistoryFile;
 use crate::shelves::Shelves;
+use crate::store::RefStore;
 
 /// Rows of a history file that are read at a time.
 const CHUNK: u32 = 2048;
+
+/// The same of rows that may lie in pages of their own.
+const SCATTERED: usize = 256;
 
 /// Every move, oldest first, of one ref or of all.
 ///
@@ -102,7 +106,18 @@ pub fn history_with(
     after: Seq,
     of: Option<&RefName>,
 ) -> Result<History, OpenError> {
+    follow(env, dir, after, Seq::ZERO, of)
+}
+
+fn follow(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    after: Seq,
+    durable: Seq,
+    of: Option<&RefName>,
+) -> Result<History, OpenError> {
     let mut history = History {
+        durable,
         env: env.clone(),
         dir: dir.to_owned(),
         of: of.cloned(),
@@ -126,6 +141,8 @@ pub struct History {
     env: Arc<dyn Env>,
     dir: PathBuf,
     of: Option<RefName>,
+    /// As far as is known, the newest transaction that is durable.
+    durable: Seq,
     /// The newest transaction whose moves were read.
     after: Seq,
     /// What is still to be read of history files, each with its last transaction.
@@ -226,81 +243,240 @@ impl History {
     }
 
     fn reopen(&mut self) -> Result<(), OpenError> {
+        let live = LogReader::open(&*self.env, &self.dir);
+        self.live = Some(match live {
+            Ok(mut live) if live.anchor().seq <= self.after => {
+                self.sealed.clear();
+                if live.anchor().seq < self.after {
+                    live.approach(self.after, self.durable)?;
+                }
+                Ok(live)
+            }
+            _ => self.reopen_sealed()?,
+        });
+        Ok(())
+    }
+
+    /// Takes what was sealed after the newest transaction that was read; returns what follows it.
+    fn reopen_sealed(&mut self) -> Result<Result<LogReader, OpenError>, OpenError> {
         let Parts { live, shelves, sealed, .. } = Parts::open(&self.env, &self.dir)?;
         let (after, of) = (self.after, self.of.as_ref());
+        let span = after.next()..Seq::MAX;
         let newer = sealed.into_iter().filter(|part| part.range.last > after);
         let rows = |part: Part| {
-            (part.range.last, part.unit.and_then(|unit| Rows::of(&shelves, unit, of, after)))
+            (part.range.last, part.unit.and_then(|unit| Rows::of(&shelves, unit, of, &span)))
         };
         self.sealed = newer.map(rows).collect();
-        self.live = Some(live);
-        Ok(())
+        Ok(live)
     }
 }
 
 /// Every move, newest first, of one ref or of all, as far as there is something sound to read.
 ///
-/// Costs a read of the live log; then, for one ref, a lookup in each table and a read of the pages
-/// that have its moves, as far as they are taken from the iterator.
+/// Costs a read of what is taken from the iterator: of the live log from its end on; then, for one ref,
+/// a lookup in each table and a read of the pages that have its moves.
 ///
 /// # Errors
 ///
 /// If there is no log. Damage is among the items, also a live log that is lost.
 pub fn history_newest_first(dir: &Path, of: Option<&RefName>) -> Result<NewestFirst, OpenError> {
-    let Parts { live, shelves, sealed, .. } = Parts::open(&os_env(), dir)?;
-    let mut read = Vec::new();
-    let problem = live.and_then(|mut live| read_live(&mut live, dir, of, &mut read)).err();
-    let rows = |part: Part| Rows::of(&shelves, part.unit?, of, Seq::ZERO);
-    Ok(NewestFirst { problem, read, sealed: sealed.into_iter().map(rows).collect() })
+    history_newest_first_with(&os_env(), dir, of)
 }
 
-/// Gathers the moves of the live log, as far as it is sound.
-fn read_live(
-    live: &mut LogReader,
+/// The same through another [`Env`].
+///
+/// # Errors
+///
+/// As [`history`].
+pub fn history_newest_first_with(
+    env: &Arc<dyn Env>,
     dir: &Path,
     of: Option<&RefName>,
-    read: &mut Vec<RefMove>,
-) -> Result<(), OpenError> {
-    while let Some(frame) = live.next()? {
-        read.extend(moves_of(&frame, dir, of)?);
-    }
-    Ok(())
+) -> Result<NewestFirst, OpenError> {
+    NewestFirst::start(env, dir, Seq::ZERO, of)
 }
 
-/// The moves of [`history_newest_first`]. What is damaged is an error, and what is sound before and
-/// behind it follows: an error about the live log comes first of all, one about history in the place
-/// of what the file does not tell.
+impl RefStore {
+    /// As [`history_newest_first`]. Who has the store open knows how far it is durable, and whether the
+    /// live log has a move of a ref: if not, it is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`history`].
+    pub fn history_newest_first(&self, of: Option<&RefName>) -> Result<NewestFirst, OpenError> {
+        let shelves = self.maintenance().shelves();
+        let (seq, is_recent) = match of {
+            Some(name) => (self.view().seq(), self.view().is_recent(name)),
+            None => (self.log().durable_seq(), true),
+        };
+        let mut newest = NewestFirst::start(&shelves.env, shelves.dir(), seq, of)?;
+        if !is_recent {
+            newest.live = None;
+            newest.open_sealed(Seq::MAX)?;
+        }
+        Ok(newest)
+    }
+
+    /// As [`history_after`]. Who has the store open knows how far it is durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`history`].
+    pub fn history_after(&self, after: Seq, of: Option<&RefName>) -> Result<History, OpenError> {
+        let shelves = self.maintenance().shelves();
+        follow(&shelves.env, shelves.dir(), after, self.log().durable_seq(), of)
+    }
+}
+
+/// The moves of [`history_newest_first`]. What is damaged is an error in the place where it is met, and
+/// what is sound before and behind it is told.
 #[derive(Debug)]
 pub struct NewestFirst {
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+    of: Option<RefName>,
+    /// All that is older than this is still to be read.
+    before: Seq,
+    live: Option<BackwardReader>,
     problem: Option<OpenError>,
     /// Oldest first.
     read: Vec<RefMove>,
+    sealed: Option<Sealed>,
+}
+
+/// What was sealed, as far as it is still to be read.
+#[derive(Debug)]
+struct Sealed {
+    shelves: Shelves,
     /// Oldest first.
-    sealed: Vec<Result<Rows, ReadError>>,
+    parts: Vec<Part>,
+    /// Of the part that was taken out last.
+    rows: Option<Rows>,
 }
 
 impl Iterator for NewestFirst {
     type Item = Result<RefMove, OpenError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(problem) = self.problem.take() {
-            return Some(Err(problem));
-        }
-        while self.read.is_empty() {
-            let mut rows = match self.sealed.pop()? {
-                Ok(rows) => rows,
-                Err(error) => return Some(Err(error.into())),
-            };
-            match rows.next_chunk(Order::NewestFirst) {
-                Ok(None) => {}
-                Ok(Some(moves)) => {
-                    self.read = moves;
-                    self.sealed.push(Ok(rows));
-                }
-                Err(error) => return Some(Err(error.into())),
+        loop {
+            if let Some(problem) = self.problem.take() {
+                return Some(Err(problem));
+            }
+            if let Some(moved) = self.read.pop() {
+                return Some(Ok(moved));
+            }
+            match self.read_more() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
             }
         }
-        self.read.pop().map(Ok)
+    }
+}
+
+impl NewestFirst {
+    fn start(
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        durable: Seq,
+        of: Option<&RefName>,
+    ) -> Result<NewestFirst, OpenError> {
+        let live = LogReader::open(&**env, dir);
+        let mut newest = NewestFirst {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            of: of.cloned(),
+            before: Seq::MAX,
+            live: None,
+            problem: None,
+            read: Vec::new(),
+            sealed: None,
+        };
+        match live {
+            Ok(live) => newest.live = Some(BackwardReader::new(live, durable)),
+            Err(lost) if lost.kind() == ErrorKind::Corrupt => {
+                newest.problem = newest.open_sealed(Seq::MAX)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(newest)
+    }
+
+    /// Reads the moves before those that were read; says whether there was anything to read.
+    fn read_more(&mut self) -> Result<bool, OpenError> {
+        let Some(mut live) = self.live.take() else {
+            return Ok(self.read_sealed()?);
+        };
+        match self.read_block(&mut live) {
+            Ok(true) => self.live = Some(live),
+            Ok(false) => drop(self.open_sealed(live.reader().anchor().seq)?),
+            Err(problem) => {
+                self.read.clear();
+                let live = live.into_start();
+                let newest = live.anchor().seq;
+                self.read_to_damage(live, problem);
+                self.open_sealed(newest)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn read_block(&mut self, live: &mut BackwardReader) -> Result<bool, OpenError> {
+        let is_block = live.back()?;
+        let mut oldest = None;
+        while is_block && let Some(frame) = live.next()? {
+            oldest.get_or_insert(frame.seq());
+            self.read.extend(moves_of(&frame, &self.dir, self.of.as_ref())?);
+        }
+        self.before = oldest.unwrap_or(self.before);
+        Ok(is_block)
+    }
+
+    /// What is sound before damage is found from the start of the live log.
+    fn read_to_damage(&mut self, mut live: LogReader, met: OpenError) {
+        let first = loop {
+            match live.next() {
+                Ok(Some(frame)) if frame.seq() < self.before => {
+                    match moves_of(&frame, &self.dir, self.of.as_ref()) {
+                        Ok(moves) => self.read.extend(moves),
+                        Err(problem) => break problem,
+                    }
+                }
+                Ok(_) => break met,
+                Err(problem) => break problem.into(),
+            }
+        };
+        self.problem = Some(first);
+    }
+
+    /// Opens what was sealed up to a transaction; says what is wrong with the live log, if it is lost.
+    fn open_sealed(&mut self, newest: Seq) -> Result<Option<OpenError>, OpenError> {
+        // The live file may have been swapped since it was opened: what is sealed may be newer.
+        self.before = newest.next().min(Seq::MAX);
+        if newest == Seq::ZERO {
+            return Ok(None);
+        }
+        let Parts { live, shelves, sealed: parts, .. } = Parts::open(&self.env, &self.dir)?;
+        self.sealed = Some(Sealed { shelves, parts, rows: None });
+        Ok(live.err())
+    }
+
+    fn read_sealed(&mut self) -> Result<bool, ReadError> {
+        let Some(sealed) = &mut self.sealed else { return Ok(false) };
+        if let Some(mut rows) = sealed.rows.take() {
+            if let Some(moves) = rows.next_chunk(Order::NewestFirst)? {
+                self.read = moves;
+                sealed.rows = Some(rows);
+            }
+            return Ok(true);
+        }
+        let Some(part) = sealed.parts.pop() else { return Ok(false) };
+        if part.range.first < self.before {
+            let span = Seq::ZERO..self.before;
+            let rows = Rows::of(&sealed.shelves, part.unit?, self.of.as_ref(), &span)?;
+            sealed.rows = Some(rows);
+        }
+        Ok(true)
     }
 }
 
@@ -308,6 +484,8 @@ impl Iterator for NewestFirst {
 #[derive(Debug)]
 struct Rows {
     file: HistoryFile,
+    /// The one ref they are about, if they are.
+    of: Option<RefName>,
     wanted: Wanted,
 }
 
@@ -328,14 +506,14 @@ enum Order {
 }
 
 impl Rows {
-    /// The rows of a file that are about a ref, or all, of transactions after `after`.
+    /// The rows of a file that are about a ref, or all, of the transactions in a span.
     fn of(
         shelves: &Shelves,
         SealedUnit { range: unit, file }: SealedUnit,
         of: Option<&RefName>,
-        after: Seq,
+        span: &Range<Seq>,
     ) -> Result<Rows, ReadError> {
-        let range = file.row_at(after.next())?..file.rows();
+        let range = file.row_at(span.start)?..file.row_at(span.end)?;
         let wanted = match of {
             None => Wanted::Range(range),
             Some(name) => match rows_in_table(shelves, unit, name) {
@@ -345,7 +523,7 @@ impl Rows {
                 Err(_) => Wanted::Search(range, name.clone()),
             },
         };
-        Ok(Rows { file, wanted })
+        Ok(Rows { file, of: of.cloned(), wanted })
     }
 
     /// Moves of some more rows, ascending; `None` if there are no more.
@@ -354,12 +532,12 @@ impl Rows {
             Wanted::Some(rows) if rows.is_empty() => Ok(None),
             Wanted::Range(range) | Wanted::Search(range, _) if range.start >= range.end => Ok(None),
             Wanted::Some(rows) => {
-                let chunk = (CHUNK as usize).min(rows.len());
+                let chunk = SCATTERED.min(rows.len());
                 let chunk: Vec<u32> = match order {
                     Order::OldestFirst => rows.drain(..chunk).collect(),
                     Order::NewestFirst => rows.split_off(rows.len() - chunk).into(),
                 };
-                Ok(Some(self.file.fetch(&chunk)?))
+                Ok(Some(self.file.fetch_of(&chunk, self.of.as_ref())?))
             }
             Wanted::Range(range) => {
                 let chunk = split(range, order);

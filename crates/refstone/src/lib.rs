@@ -92,8 +92,8 @@
 //!
 //! Without the store, by directory alone and beside a running writer, [`read_view`] gives the same
 //! view, [`read_view_at`] the refs of any earlier moment, [`history()`] every move with who, when and
-//! why, and [`history_after`] goes on where a follower has stopped. [`restoring`] is the edit that
-//! brings a ref back.
+//! why, [`history_newest_first`] from the newest on, and [`history_after`] goes on where a follower has
+//! stopped. [`restoring`] is the edit that brings a ref back.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -259,14 +259,15 @@ pub use compact::{CompactError, CompactOptions, Compacted, Merge, Progress};
 pub use edit::{Change, Deref, Edit, Expected, Target};
 pub use error::{OpenError, ReadError, RowProblem, TransactionError};
 pub use history::{
-    History, NewestFirst, history, history_after, history_newest_first, history_with,
+    History, NewestFirst, history, history_after, history_newest_first, history_newest_first_with,
+    history_with,
 };
 pub use maintenance::{Compacting, Maintenance, Totals};
 pub use name::{NAME_LEN_MAX, NameError, NameProblem, PushChange, RefName};
 pub use oid::{ObjectId, ObjectIdError};
 pub use pending::{Committed, Pending, PendingEach};
 pub use prepared::Prepared;
-pub use read::{At, read_object_format, read_view, read_view_at, read_view_with};
+pub use read::{At, read_object_format, read_seq, read_view, read_view_at, read_view_with};
 pub use refstone_log::{
     AppendError, CommitError, Env, ErrorKind, Log, MinFree, Mode, ObjectFormat, OsEnv, Recovery,
     Resting, Seq, Timestamp,

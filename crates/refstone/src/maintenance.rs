@@ -114,6 +114,10 @@ impl Maintenance {
         Maintenance { inner: Arc::new(inner), thread: Mutex::default() }
     }
 
+    pub(crate) fn shelves(&self) -> &Shelves {
+        &self.inner.shelves
+    }
+
     /// What compactions did since the store was opened.
     #[must_use]
     pub fn totals(&self) -> Totals {

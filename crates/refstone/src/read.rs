@@ -34,6 +34,20 @@ pub fn read_object_format(dir: &Path) -> Result<ObjectFormat, OpenError> {
     })
 }
 
+/// The newest transaction that is published: durable, and as new as the writer's last sync.
+///
+/// Costs a read of what was written last, however long the log is.
+///
+/// # Errors
+///
+/// If there is no log, or its end is damaged.
+pub fn read_seq(dir: &Path) -> Result<Seq, OpenError> {
+    let mut live = LogReader::open(&OsEnv, dir)?;
+    live.approach(Seq::MAX, Seq::ZERO)?;
+    while live.next()?.is_some() {}
+    Ok(live.seq())
+}
+
 /// A point in the history of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {

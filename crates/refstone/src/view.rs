@@ -81,6 +81,11 @@ impl View {
         self.snapshot.seq
     }
 
+    /// Whether a ref has moved since what the tables hold.
+    pub(crate) fn is_recent(&self, name: &RefName) -> bool {
+        self.snapshot.recent.get(name.as_bytes()).is_some()
+    }
+
     /// What a ref holds, symbolic refs not followed.
     ///
     /// Costs one step in a tree for a ref that moved lately, else one hash lookup per table; there

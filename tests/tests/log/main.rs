@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
 mod adversity;
+mod backward;
 mod buffered;
 mod creation;
 mod damage;

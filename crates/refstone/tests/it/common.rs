@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use refstone::{
-    CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName, RefStore,
-    Resting, Transaction,
+    Compacting, CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName,
+    RefStore, Resting, Timestamp, Transaction,
 };
 use refstone_log::{EnvFile, EnvLayer, FileLayer};
 
@@ -59,6 +59,16 @@ impl Scratch {
         RefStore::create(&dir.path().join("refstone"), &options).unwrap();
         let (store, faults) = open(&dir.path().join("refstone"));
         Scratch { store, faults, dir }
+    }
+
+    /// In memory as well, and nothing is compacted but by hand.
+    pub(crate) fn by_hand() -> Scratch {
+        let mut scratch = Scratch::quick();
+        scratch.store.close().unwrap();
+        let env = Arc::new(FaultyEnv(scratch.faults.clone()));
+        let options = OpenOptions::default().env(env).compacting(Compacting::ByHand);
+        scratch.store = RefStore::open_with(&scratch.dir(), options).unwrap();
+        scratch
     }
 
     pub(crate) fn dir(&self) -> PathBuf {
@@ -170,6 +180,10 @@ pub(crate) struct Faults {
     swapped: AtomicBool,
     /// Which operation from now on fails, counted from 1, whatever it is; 0 for none.
     pub(crate) nth: AtomicU32,
+    /// Bytes read so far.
+    pub(crate) read: AtomicU64,
+    /// Bytes that were announced to be read.
+    pub(crate) announced: AtomicU64,
     /// Bytes that are free; 0 is unknown.
     pub(crate) free: AtomicU64,
     /// After so many writes the disk is full, less one; 0 for never.
@@ -238,6 +252,7 @@ impl EnvLayer for FaultyEnv {
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         self.0.step()?;
+        self.0.hook.run("open", path);
         if path.parent().is_some_and(|dir| dir.ends_with("tables")) && self.has_swapped() {
             fail(&self.0.tables)?;
         }
@@ -304,7 +319,14 @@ impl FileLayer for FaultyFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.faults.step()?;
-        self.file.read_at(buffer, offset)
+        let read = self.file.read_at(buffer, offset)?;
+        self.faults.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    fn will_read(&self, part: std::ops::Range<u64>) {
+        self.faults.announced.fetch_add(part.end - part.start, Ordering::Relaxed);
+        self.file.will_read(part);
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {

@@ -362,7 +362,7 @@ fn fails_anywhere_and_loses_nothing(work: impl Fn(&RefStore) -> Result<(), Error
         scratch.faults.nth.store(nth, Ordering::SeqCst);
         let _whatever = work(&scratch.store);
         if scratch.faults.nth.swap(0, Ordering::SeqCst) > 0 {
-            assert!(nth > 30, "only {nth} operations");
+            assert!(nth > 25, "only {nth} operations");
             break;
         }
         if let Err(kind) = work(&scratch.store) {

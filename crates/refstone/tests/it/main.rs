@@ -4,6 +4,7 @@
 
 mod common;
 mod compaction;
+mod newest;
 mod repaired;
 
 mod judge;
