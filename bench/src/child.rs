@@ -26,14 +26,14 @@ pub enum Child {
     Create { dir: PathBuf, refs: usize },
     /// Open a store and look one ref up.
     Open { dir: PathBuf, name: String },
-    /// Read the history of one ref from a log.
-    History { dir: PathBuf, name: String },
+    /// Read the newest moves, of one ref or of all, and then the same once more.
+    History { dir: PathBuf, name: Option<String>, most: usize },
     /// Serve a data directory until standard input ends; prints its address first.
     Serve { data: PathBuf },
 }
 
 /// What a child that reads has measured.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Reading {
     pub open_ms: f64,
     /// From the open store to the answer; for a history, all of it; for a new store, the commit.
@@ -45,6 +45,12 @@ pub struct Reading {
     pub log_bytes: u64,
     pub memory_mb: f64,
     pub read_mb: f64,
+    /// All that was read for it, from the disk or not.
+    #[serde(default)]
+    pub asked_kib: f64,
+    /// The same answer once more, when nothing is cold any more.
+    #[serde(default)]
+    pub again_us: f64,
 }
 
 /// The task that this process was started for, if it is a child.
@@ -62,7 +68,7 @@ impl Child {
         match self {
             Child::Create { dir, refs } => print(create(dir, *refs)?),
             Child::Open { dir, name } => print(open(dir, name)?),
-            Child::History { dir, name } => print(read_history(dir, name)?),
+            Child::History { dir, name, most } => print(read_history(dir, name.as_deref(), *most)?),
             Child::Serve { data } => serve(data),
         }
     }
@@ -111,7 +117,7 @@ fn create(dir: &Path, refs: usize) -> Result<Reading> {
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let view = reopened.view();
     let refs = view.iter_prefix(b"refs/").try_fold(0, |count, item| item.map(|_| count + 1))?;
-    Ok(Reading { open_ms, answer_us, found: refs, log_bytes, memory_mb, read_mb: 0.0 })
+    Ok(Reading { open_ms, answer_us, found: refs, log_bytes, memory_mb, ..Reading::default() })
 }
 
 fn open(dir: &Path, name: &str) -> Result<Reading> {
@@ -126,30 +132,32 @@ fn open(dir: &Path, name: &str) -> Result<Reading> {
         open_ms,
         answer_us,
         found: u64::from(found),
-        log_bytes: 0,
         memory_mb: host::peak_memory_mb(),
         read_mb: mib(host::bytes_read_from_disk()? - read_before),
+        ..Reading::default()
     })
 }
 
-fn read_history(dir: &Path, name: &str) -> Result<Reading> {
-    let read_before = host::bytes_read_from_disk()?;
+fn read_history(dir: &Path, name: Option<&str>, most: usize) -> Result<Reading> {
+    let name = name.map(RefName::new).transpose()?;
+    let (disk, asked) = (host::bytes_read_from_disk()?, host::bytes_read()?);
+    let (answer_us, found) = newest(dir, name.as_ref(), most)?;
+    let read_mb = mib(host::bytes_read_from_disk()? - disk);
+    let asked_kib = (host::bytes_read()? - asked) as f64 / 1024.0;
+    let (again_us, _) = newest(dir, name.as_ref(), most)?;
+    let memory_mb = host::peak_memory_mb();
+    Ok(Reading { answer_us, again_us, found, memory_mb, read_mb, asked_kib, ..Reading::default() })
+}
+
+/// How long it took, and how many there are.
+fn newest(dir: &Path, name: Option<&RefName>, most: usize) -> Result<(f64, u64)> {
     let start = Instant::now();
-    let moves = history_newest_first(dir, Some(&RefName::new(name)?))?;
-    let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let mut found = 0;
-    for moved in moves {
+    for moved in history_newest_first(dir, name)?.take(most) {
         moved?;
         found += 1;
     }
-    Ok(Reading {
-        open_ms,
-        answer_us: start.elapsed().as_secs_f64() * 1e6,
-        found,
-        log_bytes: 0,
-        memory_mb: host::peak_memory_mb(),
-        read_mb: mib(host::bytes_read_from_disk()? - read_before),
-    })
+    Ok((start.elapsed().as_secs_f64() * 1e6, found))
 }
 
 fn mib(bytes: u64) -> f64 {

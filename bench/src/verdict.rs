@@ -26,6 +26,10 @@ pub const QUEUED_WAIT_X: f64 = 2.0;
 pub const SYNC_SHARE_MIN: f64 = 0.3;
 /// Memory may move so much while the log grows by many rewrites.
 pub const MEMORY_GROWTH_MAX_MB: f64 = 64.0;
+/// The most that one move of a ref among a million rows may have read.
+pub const KIB_PER_MOVE_MAX: f64 = 64.0;
+/// What is new may cost so much more in a long log than in a short one, in bytes read.
+pub const TAIL_MAX_X: f64 = 1.2;
 /// The least share of the wall clock that the phases must explain.
 pub const PHASES_MIN: f64 = 0.95;
 
@@ -115,6 +119,24 @@ pub fn phases_cover(share: f64) -> Verdict {
     Verdict::Red(format!("the phases explain {:.1} % of the wall clock", share * 100.0))
 }
 
+/// What was read for each move of a ref whose moves lie far apart.
+pub fn history_is_read_by_pages(kib_per_move: f64) -> Verdict {
+    if kib_per_move <= KIB_PER_MOVE_MAX {
+        return Verdict::Green;
+    }
+    Verdict::Red(format!("a move of a ref cost {kib_per_move:.0} KiB of reading"))
+}
+
+/// What was read for the newest moves of a short log, and of a long one.
+pub fn tail_costs_the_same(short_kib: f64, long_kib: f64) -> Verdict {
+    if long_kib <= short_kib * TAIL_MAX_X {
+        return Verdict::Green;
+    }
+    Verdict::Red(format!(
+        "the newest moves cost {long_kib:.0} KiB of reading in a long log, and {short_kib:.0} in a short one"
+    ))
+}
+
 /// Work that was acknowledged, or planted, must be found.
 pub fn all_there(what: &str, expected: u64, found: u64) -> Verdict {
     if expected == found {
@@ -175,6 +197,14 @@ mod tests {
     fn memory_that_grows_with_the_log_is_red() {
         assert_eq!(memory_is_flat(100.0, 120.0), Verdict::Green);
         assert!(is_red(&memory_is_flat(100.0, 200.0)));
+    }
+
+    #[test]
+    fn reading_much_for_little_is_red() {
+        assert_eq!(history_is_read_by_pages(50.0), Verdict::Green);
+        assert!(is_red(&history_is_read_by_pages(160.0)));
+        assert_eq!(tail_costs_the_same(80.0, 90.0), Verdict::Green);
+        assert!(is_red(&tail_costs_the_same(80.0, 11_000.0)));
     }
 
     #[test]

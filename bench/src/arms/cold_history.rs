@@ -1,17 +1,18 @@
-//! One ref's history among many rows, with a cold cache, in a fresh process.
+//! One ref's history among many rows, and the newest moves of a log, with a cold cache and a warm one,
+//! in a fresh process.
 
 use std::path::Path;
 
 use anyhow::Result;
 use refstone::{CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
 
-use super::{compact, name};
+use super::{compact, move_one_by_one, name, open_by_hand};
 use crate::arm::{Arm, Bench, Scale};
-use crate::child::Child;
+use crate::child::{Child, Reading};
 use crate::measure::disk::drop_page_cache;
 use crate::measure::row::Row;
 use crate::measure::stats::median;
-use crate::verdict::{Verdict, all_there};
+use crate::verdict::{Verdict, all_there, history_is_read_by_pages, tail_costs_the_same};
 use crate::workload::{ACTOR, oid};
 
 pub(super) const ARM: Arm = Arm { id: "refstone.cold_history", writes, run };
@@ -23,6 +24,8 @@ const PLANTED: usize = 100;
 /// been rewritten long before.
 const ROWS: usize = 100;
 const TIMES: usize = 3;
+/// The newest moves of all refs.
+const TAIL: usize = 100;
 
 fn writes(scale: Scale) -> u64 {
     scale.pick(512 << 20, 16 << 20)
@@ -30,16 +33,41 @@ fn writes(scale: Scale) -> u64 {
 
 fn run(bench: &Bench<'_>) -> Result<(Row, Verdict)> {
     let sizes = bench.scale.pick([10_000, 1_000_000], [10_000, 20_000]);
+    let live = bench.scale.pick([TAIL, 16_000], [TAIL, 1_000]);
     let mut row = Row::new("reads only, cold", ROWS, "100 moves of one ref among those of others");
     let mut verdict = Verdict::Green;
-    for (rows, label) in sizes.into_iter().zip(["small", "large"]) {
+    let mut tails = Vec::new();
+    for ((rows, live), label) in sizes.into_iter().zip(live).zip(["small", "large"]) {
         let dir = tempfile::tempdir_in(bench.dir)?;
         let dir = dir.path().join("refstone");
         fill(&dir, rows)?;
         row.put(format!("rows_{label}"), rows as f64);
-        verdict = verdict.and(read(&dir, &mut row, label)?);
+        let moves =
+            Child::History { dir: dir.clone(), name: Some(WANTED.to_owned()), most: usize::MAX };
+        let history = read(&moves, &dir, &mut row, &format!("history_{label}"))?;
+        verdict = verdict
+            .and(all_there("moves of the ref", PLANTED as u64, history.found))
+            .and(history_is_read_by_pages(history.asked_kib / PLANTED as f64));
+
+        extend(&dir, live)?;
+        row.put(format!("live_{label}"), live as f64);
+        let newest = Child::History { dir: dir.clone(), name: None, most: TAIL };
+        let tail = read(&newest, &dir, &mut row, &format!("tail_{label}"))?;
+        verdict = verdict.and(all_there("newest moves", TAIL as u64, tail.found));
+        tails.push(tail.asked_kib);
     }
-    Ok((row, verdict))
+    Ok((row, verdict.and(tail_costs_the_same(tails[0], tails[1]))))
+}
+
+/// Pushes after the compaction: the newest of them one by one, as people wait for them.
+fn extend(dir: &Path, live: usize) -> Result<()> {
+    let store = open_by_hand(dir)?;
+    move_one_by_one(&store, 0, live - TAIL)?;
+    for number in live - TAIL..live {
+        move_one_by_one(&store, number, 1)?;
+    }
+    store.close()?;
+    Ok(())
 }
 
 /// Transactions of many refs, and every so often a move of the wanted one.
@@ -67,21 +95,20 @@ fn fill(dir: &Path, rows: usize) -> Result<()> {
     Ok(())
 }
 
-fn read(dir: &Path, row: &mut Row, label: &str) -> Result<Verdict> {
-    let mut times = Vec::new();
-    let mut memory = Vec::new();
-    let mut verdict = Verdict::Green;
+fn read(child: &Child, dir: &Path, row: &mut Row, label: &str) -> Result<Reading> {
+    let mut readings = Vec::new();
     for _ in 0..TIMES {
         drop_page_cache(dir)?;
-        let reading = Child::History { dir: dir.to_owned(), name: WANTED.to_owned() }.read()?;
-        times.push(reading.answer_us / 1e3);
-        memory.push(reading.memory_mb);
-        if reading.read_mb == 0.0 {
-            row.note("cold_history: NOT COLD: the kernel kept the page cache");
-        }
-        verdict = verdict.and(all_there("moves of the ref", PLANTED as u64, reading.found));
+        readings.push(child.read()?);
     }
-    row.put(format!("history_{label}_ms"), median(&times));
-    row.put(format!("memory_{label}_mb"), median(&memory));
-    Ok(verdict)
+    if readings.iter().any(|reading| reading.read_mb == 0.0) {
+        row.note("cold_history: NOT COLD: the kernel kept the page cache");
+    }
+    let middle =
+        |figure: fn(&Reading) -> f64| median(&readings.iter().map(figure).collect::<Vec<_>>());
+    row.put(format!("{label}_ms"), middle(|reading| reading.answer_us / 1e3));
+    row.put(format!("{label}_warm_ms"), middle(|reading| reading.again_us / 1e3));
+    row.put(format!("{label}_read_kib"), middle(|reading| reading.asked_kib));
+    row.put(format!("{label}_memory_mb"), middle(|reading| reading.memory_mb));
+    Ok(Reading { asked_kib: middle(|reading| reading.asked_kib), ..readings[0] })
 }

@@ -91,9 +91,19 @@ fn status_kib(field: &str) -> f64 {
 /// (The count of bytes written says nothing: it takes a whole folio, up to a MiB, for each small
 /// write that makes one dirty.)
 pub fn bytes_read_from_disk() -> Result<u64> {
+    io_count("read_bytes:")
+}
+
+/// Bytes that this process has read, wherever they were.
+pub fn bytes_read() -> Result<u64> {
+    io_count("rchar:")
+}
+
+fn io_count(field: &str) -> Result<u64> {
     let text = fs::read_to_string("/proc/self/io").context("read /proc/self/io")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes:"));
-    line.and_then(|bytes| bytes.trim().parse().ok()).context("no read_bytes in /proc/self/io")
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let count = line.and_then(|count| count.trim().parse().ok());
+    count.with_context(|| format!("no {field} in /proc/self/io"))
 }
 
 #[cfg(test)]

@@ -150,6 +150,8 @@ fn reading(figures: &Figures<'_>) -> String {
     let rows = [
         ("one ref's history among 10,000 rows, cold, ms", "cold_history", "history_small_ms"),
         ("among 1M rows, ms", "cold_history", "history_large_ms"),
+        ("the newest 100 moves of a live log of 100, cold, ms", "cold_history", "tail_small_ms"),
+        ("of one of 16,000, ms", "cold_history", "tail_large_ms"),
         ("100,000 refs in one transaction in git reftable, s", "bulk", "git_reftable_small_s"),
         ("memory of that open of 1M refs, MB", "cold_open", "memory_few_frames_mb"),
         (
