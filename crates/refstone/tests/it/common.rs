@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use refstone::{
     Compacting, CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName,
-    RefStore, Resting, Timestamp, Transaction,
+    RefStore, Resting, Transaction,
 };
 use refstone_log::{EnvFile, EnvLayer, FileLayer};
 
