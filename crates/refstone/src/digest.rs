@@ -8,7 +8,7 @@ use refstone_log::{Env, Seq, Timestamp};
 
 use crate::edit::Target;
 use crate::error::ReadError;
-use crate::name::RefName;
+use crate::name::{NameHashing, RefName};
 use crate::sealed::HistoryFile;
 use crate::stop::Stop;
 use crate::table::{Cursor, Entry, Identity, Table, TableWriter};
@@ -16,7 +16,7 @@ use crate::table::{Cursor, Entry, Identity, Table, TableWriter};
 /// For each ref that moved: its last state, and which rows of the range's history are about it.
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
-    states: HashMap<RefName, (Entry, Vec<u32>)>,
+    states: HashMap<RefName, (Entry, Vec<u32>), NameHashing>,
 }
 
 impl Digest {
