@@ -7,7 +7,7 @@ use super::crc;
 use super::layout::{
     BODY_LENGTH, BODY_MAX, ENTRY, Layout, NODES, PREFIX_LEN, ROW_COUNT, TRAILER_LEN, align8,
 };
-use super::text::{Backslash, escape_into};
+use super::text::{Backslash, escape_into, is_readable};
 use crate::kind::{COLUMNS_MAX, ColumnType, Rows};
 use crate::sabotage::{self, Sabotage};
 use crate::seq::{Seq, Timestamp};
@@ -131,9 +131,8 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
     fn put_constant(&mut self, value: &[u8; 8]) {
         self.put_entry(0, 0);
         let start = self.out.len();
-        for _ in 0..self.row_count {
-            self.out.extend_from_slice(value);
-        }
+        self.out.resize(start + 8 * self.row_count, 0);
+        self.out[start..].as_chunks_mut().0.fill(*value);
         self.put_entry(start - self.body, 8 * self.row_count);
     }
 
@@ -155,8 +154,16 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
         self.out.resize(offsets + align8(offsets_len), 0);
         self.put_entry(offsets - self.body, offsets_len);
         let data = self.out.len();
+        // The same text in row after row, as that of the actor is, is looked at once.
+        let mut last: &[u8] = &[];
         for row in 0..self.row_count {
-            self.put_variable_cell(row, index, ty)?;
+            let raw = self.cell(row, index).unwrap_or_default();
+            if std::ptr::eq(raw, last) || is_readable(raw) {
+                self.out.extend_from_slice(raw);
+                last = raw;
+            } else {
+                self.put_unreadable(raw, row, index, ty)?;
+            }
             let end = self.out.len() - data;
             self.patch_u32(offsets + 4 * (row + 1), end)?;
         }
@@ -165,13 +172,13 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
         Ok(())
     }
 
-    fn put_variable_cell(
+    fn put_unreadable(
         &mut self,
+        raw: &[u8],
         row: usize,
         index: usize,
         ty: ColumnType,
     ) -> Result<(), EncodeError> {
-        let raw = self.cell(row, index).unwrap_or_default();
         match ty {
             ColumnType::Name if raw.contains(&b'\\') => {
                 return Err(self.refuse(row, index, "a ref name cannot hold a backslash"));
@@ -191,14 +198,13 @@ impl<'a, R: Rows + ?Sized> FrameEncoder<'a, R> {
         }
         self.put_validity(index, nulls);
         let start = self.out.len();
+        self.out.resize(start + width * self.row_count, 0);
         for row in 0..self.row_count {
-            match self.cell(row, index) {
-                None => self.out.resize(self.out.len() + width, 0),
-                Some(value) if value.len() == width => self.out.extend_from_slice(value),
-                Some(_) => {
-                    return Err(self.refuse(row, index, "an object id of another object format"));
-                }
+            let Some(value) = self.cell(row, index) else { continue };
+            if value.len() != width {
+                return Err(self.refuse(row, index, "an object id of another object format"));
             }
+            self.out[start + width * row..][..width].copy_from_slice(value);
         }
         self.put_entry(start - self.body, width * self.row_count);
         self.pad();

@@ -13,6 +13,12 @@ pub enum Backslash {
     Forbidden,
 }
 
+/// Whether text of any kind is stored as it is. Most is; what is not may still be.
+pub(crate) fn is_readable(raw: &[u8]) -> bool {
+    // Without a way out of the loop, so that it takes many bytes at a time.
+    raw.iter().fold(true, |readable, &byte| readable & byte.is_ascii() & (byte != b'\\'))
+}
+
 /// Appends `raw` to `out`, readable: valid UTF-8 as it is, any other byte as `\xNN`.
 pub fn escape_into(raw: &[u8], backslash: Backslash, out: &mut Vec<u8>) {
     match std::str::from_utf8(raw) {
