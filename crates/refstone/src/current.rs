@@ -29,7 +29,7 @@ impl<'a> Current<'a> {
     /// What a ref holds.
     pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Target>, ReadError> {
         match self.staged.get(name) {
-            Some(staged) => Ok(self.note(staged).cloned()),
+            Some(staged) => Ok(self.note(&staged).cloned()),
             None => self.durable.get(name),
         }
     }
@@ -41,13 +41,19 @@ impl<'a> Current<'a> {
         &self,
         directory: &[u8],
     ) -> impl Iterator<Item = Result<RefName, ReadError>> {
-        let staged = self.staged.below(directory);
-        let staged = staged.filter(|(_, staged)| self.note(staged).is_some());
-        let staged = staged.map(|(name, _)| Ok(name.clone()));
-        let hidden = |name: &RefName| self.staged.get(name.as_bytes()).is_some();
+        let is_there = |name: &RefName| {
+            let staged = self.staged.get(name.as_bytes());
+            staged.is_none_or(|staged| self.note(&staged).is_some())
+        };
+        let staged = self.staged.created_below(directory).cloned().map(Ok);
         let durable = self.durable.below(directory).map(|item| item.map(|(name, _)| name));
-        let durable = durable.filter(move |item| !item.as_ref().is_ok_and(hidden));
-        staged.chain(durable)
+        staged.chain(durable).filter(move |item| item.as_ref().map_or(true, is_there))
+    }
+
+    /// The first name that is not less than `start`, of a ref that is there or was lately.
+    pub(crate) fn next_name(&self, start: &[u8]) -> Result<Option<RefName>, ReadError> {
+        let staged = self.staged.next_name(start).cloned();
+        Ok(staged.into_iter().chain(self.durable.next_name(start)?).min())
     }
 
     /// The newest undurable transaction of which something was read; zero if none.
@@ -55,8 +61,8 @@ impl<'a> Current<'a> {
         self.newest_read.get()
     }
 
-    fn note(&self, staged: &'a StagedRef) -> Option<&'a Target> {
+    fn note(&self, staged: &StagedRef<'a>) -> Option<&'a Target> {
         self.newest_read.set(self.newest_read.get().max(staged.seq));
-        staged.target.as_ref()
+        staged.target
     }
 }

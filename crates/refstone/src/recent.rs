@@ -24,6 +24,14 @@ impl Recent {
         self.0.insert(name, target);
     }
 
+    /// The same for a ref that most likely is there, which leaves its name where it is.
+    pub(crate) fn update(&mut self, name: &RefName, target: Option<Target>) {
+        match self.0.get_mut(name) {
+            Some(held) => *held = target,
+            None => self.put(name.clone(), target),
+        }
+    }
+
     /// The states from the first name on that is not less than `start`.
     pub(crate) fn from(&self, start: &[u8]) -> Range<'_> {
         self.0.range::<_, [u8]>((Bound::Included(start), Bound::Unbounded))

@@ -1,7 +1,7 @@
 //! Moves of refs as rows of the log, and back.
 
 use bstr::BString;
-use refstone_log::{DecodedRefRow, Frame, RefRow, Seq, Timestamp};
+use refstone_log::{DecodedRefRow, Frame, RefRow, Rows, Seq, Timestamp};
 
 use crate::edit::Target;
 use crate::error::RowProblem;
@@ -75,20 +75,30 @@ impl RefMove {
     }
 }
 
-/// The row that records a move.
-pub(crate) fn encode<'a>(tx: &'a Transaction, moved: &'a Move) -> RefRow<'a> {
-    let (new_oid, symref) = match &moved.new {
-        Some(Target::Object(id)) => (Some(id.as_bytes()), None),
-        Some(Target::Symbolic(name)) => (None, Some(name.as_bytes())),
-        None => (None, None),
-    };
-    RefRow {
-        actor: tx.actor(),
-        refname: moved.name.as_bytes(),
-        old_oid: moved.old.as_ref().map(ObjectId::as_bytes),
-        new_oid,
-        symref,
-        message: tx.message().map(AsRef::as_ref),
+/// The rows that record the moves of a transaction, read where they are.
+#[derive(Debug)]
+pub(crate) struct Moved<'a> {
+    pub(crate) tx: &'a Transaction,
+    pub(crate) moves: &'a [Move],
+}
+
+impl Rows for Moved<'_> {
+    fn row_count(&self) -> usize {
+        self.moves.len()
+    }
+
+    #[inline]
+    fn cell(&self, row: usize, column: usize) -> Option<&[u8]> {
+        let Move { name, old, new } = &self.moves[row];
+        match (column, new) {
+            (0, _) => Some(self.tx.actor()),
+            (1, _) => Some(name.as_bytes()),
+            (2, _) => old.as_ref().map(ObjectId::as_bytes),
+            (3, Some(Target::Object(id))) => Some(id.as_bytes()),
+            (4, Some(Target::Symbolic(target))) => Some(target.as_bytes()),
+            (5, _) => self.tx.message().map(AsRef::as_ref),
+            _ => None,
+        }
     }
 }
 

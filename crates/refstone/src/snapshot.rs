@@ -49,6 +49,15 @@ impl Snapshot {
         Merged { run: Run::default(), recent, tables, until, failed }
     }
 
+    /// The first name that is not less than `start`, of a ref that is there or was lately: a
+    /// deletion counts, so that nothing is skipped over to find it.
+    pub(crate) fn next_name(&self, start: &[u8]) -> Result<Option<RefName>, ReadError> {
+        let tables = self.tables.cursors(start)?;
+        let tables = tables.iter().filter_map(|table| table.name().map(RefName::from_proven));
+        let recent = self.recent.from(start).next().map(|(name, _)| name.clone());
+        Ok(recent.into_iter().chain(tables).min())
+    }
+
     /// The refs whose names start with `directory`.
     pub(crate) fn below(&self, directory: &[u8]) -> Merged<'_> {
         self.range(directory, successor(directory))

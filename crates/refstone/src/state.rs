@@ -89,10 +89,12 @@ impl State {
         let mut next = Snapshot::clone(&self.durable.load());
         next.seq = next.seq.max(through);
         for moved in group.iter().flat_map(|transaction| transaction.moves.iter()) {
-            if let Some(young) = &mut *young {
-                young.put(moved.name.clone(), moved.new.clone());
+            for recent in young.iter_mut().chain([&mut next.recent]) {
+                match moved.old {
+                    Some(_) => recent.update(&moved.name, moved.new.clone()),
+                    None => recent.put(moved.name.clone(), moved.new.clone()),
+                }
             }
-            next.recent.put(moved.name.clone(), moved.new.clone());
         }
         self.swap_view(next)
     }
@@ -107,6 +109,11 @@ impl State {
         let staged = self.staged.lock();
         let durable = self.durable.load();
         Newest { staged, durable }
+    }
+
+    /// Adds the moves of a transaction that the log has just staged.
+    pub(crate) fn stage(&self, seq: Seq, moves: Vec<Move>) {
+        self.staged.lock().push(seq, moves);
     }
 }
 
@@ -156,11 +163,6 @@ impl Newest<'_> {
     pub(crate) fn durable_seq(&self) -> Seq {
         self.durable.seq
     }
-
-    /// Adds the moves of a transaction that the log has just staged.
-    pub(crate) fn stage(&mut self, seq: Seq, moves: Vec<Move>) {
-        self.staged.push(seq, moves);
-    }
 }
 
 impl Observer for State {
@@ -198,10 +200,10 @@ mod tests {
     }
 
     /// Sets the ref to its sequence.
-    fn stage(newest: &mut Newest<'_>, seq: u64) {
+    fn stage(state: &State, seq: u64) {
         let new = Some(value(seq).into());
         let (name, old) = (name(), None);
-        newest.stage(Seq::new(seq), vec![Move { name, old, new }]);
+        state.stage(Seq::new(seq), vec![Move { name, old, new }]);
     }
 
     fn newest_value(state: &State) -> Option<ObjectId> {
@@ -235,7 +237,7 @@ mod tests {
                 }
             });
             for seq in 1..=100_000 {
-                stage(&mut state.newest(), seq);
+                stage(&state, seq);
                 staged.store(seq, Ordering::Release);
             }
             done.store(true, Ordering::Relaxed);
@@ -246,7 +248,7 @@ mod tests {
     #[test]
     fn a_view_has_what_is_durable_and_a_validator_what_is_staged() {
         let state = State::default();
-        (1..=3).for_each(|seq| stage(&mut state.newest(), seq));
+        (1..=3).for_each(|seq| stage(&state, seq));
         assert_eq!(state.view().get(&name()), Ok(None));
         state.durable(Seq::new(2));
         assert_eq!(state.view().get(&name()), Ok(Some(value(2).into())));
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(newest_value(&state), Some(value(3)));
         state.rolled_back(Seq::new(2));
         assert_eq!(newest_value(&state), Some(value(2)));
-        stage(&mut state.newest(), 3);
+        stage(&state, 3);
         assert_eq!(newest_value(&state), Some(value(3)));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use refstone_log::{
     AppendError, Commit, CommitError, Env, Frame, Log, LogOptions, MinFree, Mode, ObjectFormat,
-    OsEnv, Recovery, RefLogOptions, RefRow, Resting, Seq, Stage,
+    OsEnv, Recovery, RefLogOptions, Resting, Seq, Stage,
 };
 
 use crate::compact::{CompactError, CompactOptions, Compacted, Progress};
@@ -366,7 +366,7 @@ impl RefStore {
         self.maintenance.compact_if_due();
         let plan = self.plan(tx);
         self.log.append_with(|stage| {
-            let mut newest = self.state.newest();
+            let newest = self.state.newest();
             let current = newest.current();
             let judged = judge::all_or_nothing(&plan, &current, &self.holds.lock());
             let read = current.newest_read();
@@ -374,7 +374,8 @@ impl RefStore {
                 Ok(moves) => (Ok(newest.verdict(read, !moves.is_empty())), moves),
                 Err(refusal) => (Err(refusal), Vec::new()),
             };
-            let commit = append(stage, tx, moves, read, &mut newest)?;
+            drop(newest);
+            let commit = self.append(stage, tx, moves, read)?;
             Ok(Pending { commit, verdict })
         })?
     }
@@ -388,13 +389,14 @@ impl RefStore {
         self.maintenance.compact_if_due();
         let plan = self.plan(tx);
         self.log.append_with(|stage| {
-            let mut newest = self.state.newest();
+            let newest = self.state.newest();
             let current = newest.current();
             let Verdicts { moved, moves } = judge::one_by_one(&plan, &current, &self.holds.lock());
             let read = current.newest_read();
             let verdict = |moved: Result<bool, _>| moved.map(|moved| newest.verdict(read, moved));
             let verdicts = moved.into_iter().map(verdict).collect();
-            let commit = append(stage, tx, moves, read, &mut newest)?;
+            drop(newest);
+            let commit = self.append(stage, tx, moves, read)?;
             Ok(PendingEach { commit, verdicts })
         })?
     }
@@ -457,8 +459,7 @@ impl RefStore {
         self.maintenance.compact_if_due();
         let Prepared { tx, moves, hold, .. } = prepared;
         self.log.append_with(|stage| {
-            let mut newest = self.state.newest();
-            let commit = append(stage, &tx, moves, Seq::ZERO, &mut newest);
+            let commit = self.append(stage, &tx, moves, Seq::ZERO);
             // Under the writer mutex, so that whoever comes next finds the moves, not the hold.
             drop(hold);
             commit
@@ -599,6 +600,27 @@ impl RefStore {
         self.log.close()
     }
 
+    /// Stages the moves; if there are none, the answer waits for the newest transaction read.
+    ///
+    /// What is read has a lower sequence than what is appended, so waiting for the append covers
+    /// both. The writer mutex keeps others from judging meanwhile, so the state is not locked
+    /// while rows are encoded: the leader of a round may want it.
+    fn append(
+        &self,
+        stage: &mut Stage<'_>,
+        tx: &Transaction,
+        moves: Vec<Move>,
+        read: Seq,
+    ) -> Result<Commit, AppendError> {
+        if moves.is_empty() {
+            return Ok(stage.covering(read));
+        }
+        let seq = stage.next_seq();
+        let commit = stage.append(&row::Moved { tx, moves: &moves })?;
+        self.state.stage(seq, moves);
+        Ok(commit)
+    }
+
     fn plan<'t>(&self, tx: &'t Transaction) -> Plan<'t> {
         Plan::new(tx.edits(), self.object_format())
     }
@@ -611,25 +633,4 @@ impl Newest<'_> {
             false => Verdict::Stays(self.durable_seq().max(read)),
         }
     }
-}
-
-/// Stages the moves; if there are none, the answer waits for the newest transaction read.
-///
-/// What is read has a lower sequence than what is appended, so waiting for the append covers both.
-fn append(
-    stage: &mut Stage<'_>,
-    tx: &Transaction,
-    moves: Vec<Move>,
-    read: Seq,
-    newest: &mut Newest<'_>,
-) -> Result<Commit, AppendError> {
-    if moves.is_empty() {
-        return Ok(stage.covering(read));
-    }
-    let rows: Vec<RefRow<'_>> = moves.iter().map(|moved| row::encode(tx, moved)).collect();
-    let seq = stage.next_seq();
-    let commit = stage.append(rows.as_slice())?;
-    drop(rows);
-    newest.stage(seq, moves);
-    Ok(commit)
 }
