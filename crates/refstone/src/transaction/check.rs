@@ -6,23 +6,24 @@ use crate::edit::{Change, Edit, Expected, Target};
 use crate::refusal::Reason;
 use crate::staged::Move;
 use crate::symref::{self, ChainEnd};
-use crate::transaction::names::in_the_way;
+use crate::transaction::names::Places;
 use crate::transaction::overlay::Overlay;
 
-/// Checks one edit whose ref is `end`; `None` is an edit that moves nothing.
+/// Checks one edit whose ref is `end`.
 pub(crate) fn check(
     edit: &Edit,
     end: &ChainEnd,
     refs: &Overlay<'_, '_>,
-) -> Result<Option<Move>, Reason> {
+    places: &mut Places,
+) -> Result<(), Reason> {
     special_names(&edit.change, end)?;
     expected_holds(&edit.expected, end, refs)?;
     // Git takes the name's lock even to delete or verify a missing ref, and so refuses it when the
     // name could not exist. A ref that exists has its place already: the common update ends here.
-    if end.target.is_none() {
-        in_the_way(&end.name, refs)?;
+    match end.target {
+        None => places.check(&end.name, refs),
+        Some(_) => Ok(()),
     }
-    Ok(movement(&edit.change, end))
 }
 
 /// The few names outside `refs/` that obey rules of their own.
@@ -94,7 +95,8 @@ fn resolved<'a>(
     }
 }
 
-fn movement(change: &Change, end: &ChainEnd) -> Option<Move> {
+/// What an edit that passed moves, if anything.
+pub(crate) fn movement(change: &Change, end: ChainEnd) -> Option<Move> {
     let new = match change {
         Change::Verify => return None,
         Change::Delete => None,
@@ -102,8 +104,8 @@ fn movement(change: &Change, end: &ChainEnd) -> Option<Move> {
     };
     // Git writes neither ref nor reflog for a value that is there already, so this is no move.
     (new != end.target.as_ref()).then(|| Move {
-        name: end.name.clone(),
         old: end.target.as_ref().and_then(Target::object),
         new: new.cloned(),
+        name: end.name,
     })
 }

@@ -9,8 +9,8 @@ use crate::name::RefName;
 use crate::refusal::{Reason, Refusal};
 use crate::staged::Move;
 use crate::symref::{self, ChainEnd};
-use crate::transaction::check::check;
-use crate::transaction::names::{Reached, Shared};
+use crate::transaction::check::{check, movement};
+use crate::transaction::names::{Places, Reached, Shared};
 use crate::transaction::overlay::Overlay;
 use crate::transaction::plan::Plan;
 use crate::transaction::rests::rests_on;
@@ -43,13 +43,15 @@ pub(crate) fn all_or_nothing(
         return Err(plan.refusal(shared.edits[1], shared.reason));
     }
     let mut crowded = reached.crowded(plan, &ends);
-    let refs = Overlay::new(current);
+    let (refs, mut places) = (Overlay::new(current), Places::default());
     let mut moves = Vec::with_capacity(ends.len());
-    for (index, end) in ends.iter().enumerate() {
+    for (index, end) in ends.into_iter().enumerate() {
         let edit = &plan.edits[index];
-        let moved = is_free(edit, end, &refs, held).and_then(|()| check(edit, end, &refs));
-        let moved = moved.and_then(|moved| crowded.remove(&index).map_or(Ok(moved), Err));
-        moves.extend(moved.map_err(|reason| plan.refusal(index, reason))?);
+        is_free(edit, &end, &refs, held)
+            .and_then(|()| check(edit, &end, &refs, &mut places))
+            .and_then(|()| crowded.remove(&index).map_or(Ok(()), Err))
+            .map_err(|reason| plan.refusal(index, reason))?;
+        moves.extend(movement(&edit.change, end));
     }
     Ok(moves)
 }
@@ -67,7 +69,11 @@ pub(crate) fn one_by_one(plan: &Plan<'_>, current: &Current<'_>, held: &Held) ->
             continue;
         };
         let edit = &plan.edits[index];
-        match is_free(edit, end, &refs, held).and_then(|()| check(edit, end, &refs)) {
+        // The edits before it may have moved refs.
+        let mut places = Places::default();
+        let passed =
+            is_free(edit, end, &refs, held).and_then(|()| check(edit, end, &refs, &mut places));
+        match passed.map(|()| movement(&edit.change, end.clone())) {
             Ok(moved) => {
                 moved.iter().for_each(|moved| refs.note(moved));
                 moves.extend(moved.map(|moved| (index, moved)));

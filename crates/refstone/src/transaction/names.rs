@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::edit::{Deref, Target};
-use crate::name::RefName;
+use crate::error::ReadError;
+use crate::name::{NameHashing, RefName};
 use crate::refusal::Reason;
 use crate::symref::ChainEnd;
 use crate::transaction::overlay::Overlay;
@@ -12,7 +13,7 @@ use crate::transaction::plan::Plan;
 /// The refs that a transaction reaches over symbolic refs, beside those it names.
 #[derive(Debug, Default)]
 pub(crate) struct Reached<'a> {
-    by_name: HashMap<&'a [u8], Reach<'a>>,
+    by_name: HashMap<&'a [u8], Reach<'a>, NameHashing>,
 }
 
 /// How an edit gets to a ref that it does not name.
@@ -48,6 +49,9 @@ pub(crate) struct Shared {
 impl<'a> Reached<'a> {
     /// Notes what one edit reaches; reports each ref that another edit gets to as well.
     pub(crate) fn add(&mut self, plan: &Plan<'_>, edit: usize, end: &'a ChainEnd) -> Vec<Shared> {
+        if end.through.is_empty() && !end.name.is_head() {
+            return Vec::new();
+        }
         let reaches = reaches(plan, edit, end);
         reaches.into_iter().filter_map(|reach| self.note(plan, reach)).collect()
     }
@@ -55,7 +59,7 @@ impl<'a> Reached<'a> {
     fn note(&mut self, plan: &Plan<'_>, reach: Reach<'a>) -> Option<Shared> {
         let name = reach.name.as_bytes();
         let earlier = self.by_name.insert(name, reach).map(|earlier| earlier.edit);
-        let other = plan.named.get(name).copied().or(earlier)?;
+        let other = plan.named.get(name).or(earlier)?;
         let edits = [other, reach.edit];
         let reason = reach.duplicate(plan, other);
         Some(Shared { edits, reason })
@@ -64,16 +68,18 @@ impl<'a> Reached<'a> {
     /// The edit of the transaction that names or reaches this ref.
     fn edit_of(&self, plan: &Plan<'_>, name: &[u8]) -> Option<usize> {
         let reached = || self.by_name.get(name).map(|reach| reach.edit);
-        plan.named.get(name).copied().or_else(reached)
+        plan.named.get(name).or_else(reached)
     }
 
     /// Edits of missing refs whose names stand in each other's way, by their index.
     ///
-    /// One lookup per directory finds each pair, from its longer name.
+    /// One lookup per directory finds each pair, from its longer name. A directory in which a name
+    /// was alone is not looked up again for the next name.
     pub(crate) fn crowded(&self, plan: &Plan<'_>, ends: &[ChainEnd]) -> BTreeMap<usize, Reason> {
         let mut crowded = BTreeMap::new();
+        let mut alone: &[u8] = b"";
         for (long, end) in missing(ends) {
-            for directory in end.name.directories() {
+            for directory in end.name.directories_beside(std::mem::take(&mut alone)) {
                 let Some(short) = self.edit_of(plan, directory) else {
                     continue;
                 };
@@ -82,6 +88,9 @@ impl<'a> Reached<'a> {
                     crowded.entry(long).or_insert_with(|| same_time(end, other));
                     crowded.entry(short).or_insert_with(|| same_time(other, end));
                 }
+            }
+            if !crowded.contains_key(&long) {
+                alone = end.name.as_bytes();
             }
         }
         crowded
@@ -110,17 +119,134 @@ fn reaches<'a>(plan: &Plan<'_>, edit: usize, end: &'a ChainEnd) -> Vec<Reach<'a>
     pairs.map(|(via, name)| Reach { edit, name, via }).collect()
 }
 
-/// Refuses a new name if a ref stands in its way: one of its directories, or a ref below it.
+/// Where new names can be.
 ///
-/// Costs one lookup per directory and two seeks.
-pub(crate) fn in_the_way(wanted: &RefName, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
-    let refuse = |in_the_way| Reason::DirectoryFile { wanted: wanted.clone(), in_the_way };
-    for directory in wanted.directories() {
-        if refs.get(directory)?.is_some() {
-            let name = RefName::new(directory).expect("the name of a ref was checked before");
-            return Err(refuse(name));
+/// What was not there need not be looked for again while no ref moves, and names that follow one
+/// another lie in the same directories, and in the same gap between the refs that are there.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// A name none of whose directories is a ref.
+    free: Option<RefName>,
+    gap: Option<Gap>,
+    /// The last directory that was looked below.
+    directory: Vec<u8>,
+}
+
+/// No ref has a name from `start` on and before `end`; `None` is the end of all names.
+#[derive(Debug)]
+struct Gap {
+    start: Vec<u8>,
+    end: Option<RefName>,
+}
+
+impl Gap {
+    /// Whether no name starts with these bytes.
+    fn has_all_of(&self, prefix: &[u8]) -> bool {
+        let before = |end: &RefName| prefix < end.as_bytes() && !end.as_bytes().starts_with(prefix);
+        self.start.as_slice() <= prefix && self.end.as_ref().is_none_or(before)
+    }
+}
+
+impl Places {
+    /// Refuses a new name if a ref stands in its way: one of its directories, or a ref below it.
+    ///
+    /// Costs one lookup per directory and a seek, where they are not known.
+    pub(crate) fn check(&mut self, wanted: &RefName, refs: &Overlay<'_, '_>) -> Result<(), Reason> {
+        let refuse = |in_the_way| Reason::DirectoryFile { wanted: wanted.clone(), in_the_way };
+        let free = self.free.as_ref().map_or(&b""[..], RefName::as_bytes);
+        for directory in wanted.directories_beside(free) {
+            if refs.get(directory)?.is_some() {
+                let name = RefName::new(directory).expect("the name of a ref was checked before");
+                return Err(refuse(name));
+            }
+        }
+        self.free = Some(wanted.clone());
+        self.below(wanted, refs)?.map_or(Ok(()), |name| Err(refuse(name)))
+    }
+
+    /// A ref below a name.
+    fn below(
+        &mut self,
+        wanted: &RefName,
+        refs: &Overlay<'_, '_>,
+    ) -> Result<Option<RefName>, ReadError> {
+        self.directory.clear();
+        self.directory.extend_from_slice(wanted.as_bytes());
+        self.directory.push(b'/');
+        if self.gap.as_ref().is_some_and(|gap| gap.has_all_of(&self.directory)) {
+            return Ok(None);
+        }
+        let gap = Gap { start: self.directory.clone(), end: refs.next_name(&self.directory)? };
+        if gap.has_all_of(&self.directory) {
+            self.gap = Some(gap);
+            return Ok(None);
+        }
+        refs.any_below(&self.directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use refstone_log::Seq;
+
+    use super::*;
+    use crate::current::Current;
+    use crate::oid::ObjectId;
+    use crate::snapshot::Snapshot;
+    use crate::staged::{Move, StagedChanges};
+
+    fn names() -> impl Strategy<Value = BTreeSet<RefName>> {
+        let level = prop::sample::select(vec!["a", "a-", "ab", "b"]);
+        let name = prop::collection::vec(level, 1..4);
+        let name =
+            name.prop_map(|levels| RefName::new(format!("refs/{}", levels.join("/"))).unwrap());
+        prop::collection::btree_set(name, 0..8)
+    }
+
+    fn id() -> ObjectId {
+        ObjectId::from_bytes(&[1; 20]).unwrap()
+    }
+
+    fn moved(name: &RefName, exists: bool) -> Move {
+        let value = |there: bool| there.then(id);
+        Move { name: name.clone(), old: value(!exists), new: value(exists).map(Target::Object) }
+    }
+
+    fn stands_in_the_way(there: &BTreeSet<RefName>, wanted: &RefName) -> bool {
+        let lies_in = |name: &RefName, other: &RefName| {
+            name.directories().any(|directory| directory == other.as_bytes())
+        };
+        there.iter().any(|name| lies_in(name, wanted) || lies_in(wanted, name))
+    }
+
+    proptest! {
+        // Breaks: a gap that ends at a name below the wanted one; a directory remembered as free
+        // for a name that does not lie in it; a staged deletion that hides nothing.
+        #[test]
+        fn what_is_remembered_of_places_refuses_the_same_names(
+            durable in names(),
+            created in names(),
+            deleted in names(),
+            wanted in prop::collection::vec(names(), 1..3),
+        ) {
+            let (mut view, mut staged) = (Snapshot::default(), StagedChanges::default());
+            for name in &durable {
+                view.recent.put(name.clone(), Some(id().into()));
+            }
+            let created: BTreeSet<_> = created.difference(&durable).cloned().collect();
+            staged.push(Seq::new(1), created.iter().map(|name| moved(name, true)).collect());
+            staged.push(Seq::new(2), deleted.iter().map(|name| moved(name, false)).collect());
+            let there = durable.union(&created).filter(|name| !deleted.contains(*name));
+            let there: BTreeSet<_> = there.cloned().collect();
+            let current = Current::new(&staged, &view);
+            let (refs, mut places) = (Overlay::new(&current), Places::default());
+            for wanted in wanted.iter().flatten().filter(|name| !there.contains(*name)) {
+                let refused = places.check(wanted, &refs).is_err();
+                prop_assert_eq!(refused, stands_in_the_way(&there, wanted), "{}", wanted);
+            }
         }
     }
-    let directory = [wanted.as_bytes(), b"/"].concat();
-    refs.any_below(&directory)?.map_or(Ok(()), |name| Err(refuse(name)))
 }

@@ -36,6 +36,13 @@ impl<'a, 'c> Overlay<'a, 'c> {
         }
     }
 
+    /// The first name that is not less than `start`, of a ref that is there or was lately.
+    pub(crate) fn next_name(&self, start: &[u8]) -> Result<Option<RefName>, ReadError> {
+        let range = (Bound::Included(start), Bound::Unbounded);
+        let moved = self.moved.range::<[u8], _>(range).next().map(|(name, _)| name.clone());
+        Ok(moved.into_iter().chain(self.current.next_name(start)?).min())
+    }
+
     /// A ref whose name starts with `directory` (which ends with a slash).
     pub(crate) fn any_below(&self, directory: &[u8]) -> Result<Option<RefName>, ReadError> {
         let range = (Bound::Included(directory), Bound::Unbounded);

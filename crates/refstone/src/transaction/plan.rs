@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use refstone_log::ObjectFormat;
 
 use crate::edit::{Change, Edit, Expected, Target};
+use crate::name::NameHashing;
 use crate::oid::ObjectId;
 use crate::refusal::{Reason, Refusal};
 
@@ -14,8 +15,26 @@ pub(crate) struct Plan<'t> {
     pub(crate) edits: &'t [Edit],
     /// Edits that are refused whatever the store holds, by their index.
     pub(crate) refused: BTreeMap<usize, Reason>,
-    /// Which edit names a ref; empty for a single edit, which cannot collide.
-    pub(crate) named: HashMap<&'t [u8], usize>,
+    pub(crate) named: Named<'t>,
+}
+
+/// Which edit names a ref. Of a single edit it knows nothing: that cannot collide.
+#[derive(Debug)]
+pub(crate) enum Named<'t> {
+    /// The edits come in the order of their names, each name once: most large transactions do.
+    InOrder(&'t [Edit]),
+    Hashed(HashMap<&'t [u8], usize, NameHashing>),
+}
+
+impl Named<'_> {
+    pub(crate) fn get(&self, name: &[u8]) -> Option<usize> {
+        match self {
+            Named::InOrder(edits) => {
+                edits.binary_search_by(|edit| edit.name.as_bytes().cmp(name)).ok()
+            }
+            Named::Hashed(edits) => edits.get(name).copied(),
+        }
+    }
 }
 
 impl<'t> Plan<'t> {
@@ -24,10 +43,10 @@ impl<'t> Plan<'t> {
         let mut plan = Plan {
             edits,
             refused: edits.iter().enumerate().filter_map(wrong).collect(),
-            named: HashMap::new(),
+            named: Named::InOrder(if edits.len() > 1 { edits } else { &[] }),
         };
-        if edits.len() > 1 {
-            plan.name_all();
+        if !edits.is_sorted_by(|edit, next| edit.name < next.name) {
+            plan.named = Named::Hashed(plan.name_all());
         }
         plan
     }
@@ -38,13 +57,14 @@ impl<'t> Plan<'t> {
         Refusal { name, reason }
     }
 
-    fn name_all(&mut self) {
-        self.named.reserve(self.edits.len());
+    fn name_all(&mut self) -> HashMap<&'t [u8], usize, NameHashing> {
+        let mut named = HashMap::with_capacity_and_hasher(self.edits.len(), NameHashing);
         for (index, edit) in self.edits.iter().enumerate() {
-            if let Some(earlier) = self.named.insert(edit.name.as_bytes(), index) {
+            if let Some(earlier) = named.insert(edit.name.as_bytes(), index) {
                 self.refuse_both(earlier, index);
             }
         }
+        named
     }
 
     fn refuse_both(&mut self, earlier: usize, later: usize) {
