@@ -7,6 +7,7 @@ use refstone_log::Seq;
 use crate::edit::Target;
 use crate::error::ReadError;
 use crate::name::RefName;
+use crate::recent::Leaf;
 use crate::snapshot::Snapshot;
 use crate::staged::{StagedChanges, StagedRef};
 
@@ -19,18 +20,20 @@ pub(crate) struct Current<'a> {
     staged: &'a StagedChanges,
     durable: &'a Snapshot,
     newest_read: Cell<Seq>,
+    /// Where the last name was looked up.
+    near: Cell<Leaf<'a>>,
 }
 
 impl<'a> Current<'a> {
     pub(crate) fn new(staged: &'a StagedChanges, durable: &'a Snapshot) -> Current<'a> {
-        Current { staged, durable, newest_read: Cell::new(Seq::ZERO) }
+        Current { staged, durable, newest_read: Cell::new(Seq::ZERO), near: Cell::default() }
     }
 
     /// What a ref holds.
     pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Target>, ReadError> {
         match self.staged.get(name) {
             Some(staged) => Ok(self.note(&staged).cloned()),
-            None => self.durable.get(name),
+            None => self.durable.get_near(name, &self.near),
         }
     }
 

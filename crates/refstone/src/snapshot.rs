@@ -1,5 +1,6 @@
 //! All refs at one sequence: tables of what was sealed, and the newer moves above them.
 
+use std::cell::Cell;
 use std::iter::Peekable;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use refstone_log::Seq;
 use crate::edit::Target;
 use crate::error::ReadError;
 use crate::name::RefName;
-use crate::recent::{self, Recent};
+use crate::recent::{self, Leaf, Recent};
 use crate::stack::Stack;
 use crate::table::{Cursor, Run};
 
@@ -33,7 +34,16 @@ impl Snapshot {
 
     /// What a ref holds.
     pub(crate) fn get(&self, name: &[u8]) -> Result<Option<Target>, ReadError> {
-        match self.recent.get(name) {
+        self.get_near(name, &Cell::default())
+    }
+
+    /// The same for one of many names; see [`Recent::get_near`].
+    pub(crate) fn get_near<'a>(
+        &'a self,
+        name: &[u8],
+        near: &Cell<Leaf<'a>>,
+    ) -> Result<Option<Target>, ReadError> {
+        match self.recent.get_near(name, near) {
             Some(target) => Ok(target.clone()),
             None => self.tables.get(name),
         }

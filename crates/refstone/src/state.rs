@@ -88,13 +88,8 @@ impl State {
         let mut young = self.young.lock();
         let mut next = Snapshot::clone(&self.durable.load());
         next.seq = next.seq.max(through);
-        for moved in group.iter().flat_map(|transaction| transaction.moves.iter()) {
-            for recent in young.iter_mut().chain([&mut next.recent]) {
-                match moved.old {
-                    Some(_) => recent.update(&moved.name, moved.new.clone()),
-                    None => recent.put(moved.name.clone(), moved.new.clone()),
-                }
-            }
+        for recent in young.iter_mut().chain([&mut next.recent]) {
+            group.iter().for_each(|transaction| recent.put_all(&transaction.moves));
         }
         self.swap_view(next)
     }
