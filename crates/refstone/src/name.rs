@@ -225,7 +225,8 @@ fn is_plain(name: &[u8]) -> bool {
     let Some(below) = name.strip_prefix(REFS) else { return false };
     let (mut last, mut dots) = (b'/', false);
     for &byte in below {
-        if !is_word(byte) && !(is_word(last) && matches!(byte, b'/' | b'.')) {
+        let is_plain = is_word(byte) || is_word(last) && matches!(byte, b'/' | b'.');
+        if !is_plain {
             return false;
         }
         dots |= byte == b'.';
@@ -234,8 +235,20 @@ fn is_plain(name: &[u8]) -> bool {
     is_word(last) && !(dots && below.contains_str(".lock"))
 }
 
-const fn is_word(byte: u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'_' | 0x80..)
+fn is_word(byte: u8) -> bool {
+    const WORD: [bool; 256] = {
+        let mut word = [false; 256];
+        let mut byte = 0_u8;
+        loop {
+            word[byte as usize] =
+                matches!(byte, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'_' | 0x80..);
+            match byte.checked_add(1) {
+                Some(next) => byte = next,
+                None => break word,
+            }
+        }
+    };
+    WORD[usize::from(byte)]
 }
 
 fn push_problem(name: &[u8], change: PushChange) -> Option<NameProblem> {

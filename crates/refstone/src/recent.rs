@@ -342,9 +342,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        // Breaks: a split that drops an item, or tells another first name; a merge that takes a
-        // name for the one before; a leaf that is trusted beyond its last name; a change that
-        // reaches the clone.
+        // Breaks: a split that is not put beside what it was split off from; a merge that takes a
+        // name for the one before; a leaf that is trusted beyond its last name.
         #[test]
         fn it_holds_what_an_ordered_map_holds(
             transactions in prop::collection::vec(transaction(), 1..12),

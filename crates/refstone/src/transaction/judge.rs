@@ -187,5 +187,6 @@ fn reach_all<'e>(
     if plan.edits.len() < 2 {
         return Vec::new();
     }
-    ends.flat_map(|(index, end)| reached.add(plan, index, end)).collect()
+    let further = ends.filter(|(_, end)| !end.through.is_empty() || end.name.is_head());
+    further.flat_map(|(index, end)| reached.add(plan, index, end)).collect()
 }

@@ -49,9 +49,6 @@ pub(crate) struct Shared {
 impl<'a> Reached<'a> {
     /// Notes what one edit reaches; reports each ref that another edit gets to as well.
     pub(crate) fn add(&mut self, plan: &Plan<'_>, edit: usize, end: &'a ChainEnd) -> Vec<Shared> {
-        if end.through.is_empty() && !end.name.is_head() {
-            return Vec::new();
-        }
         let reaches = reaches(plan, edit, end);
         reaches.into_iter().filter_map(|reach| self.note(plan, reach)).collect()
     }

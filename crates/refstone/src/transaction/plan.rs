@@ -77,19 +77,16 @@ impl<'t> Plan<'t> {
 
 fn wrong_value(edit: &Edit, format: ObjectFormat) -> Option<Reason> {
     let new = match &edit.change {
-        Change::Set(Target::Object(id)) => Some(*id),
+        Change::Set(Target::Object(id)) if id.is_zero() => return Some(Reason::ZeroValue),
+        Change::Set(Target::Object(id)) => wrong_format(id, format),
         _ => None,
     };
-    let old = match &edit.expected {
-        Expected::Value(Target::Object(id)) => Some(*id),
+    new.or_else(|| match &edit.expected {
+        Expected::Value(Target::Object(id)) => wrong_format(id, format),
         _ => None,
-    };
-    if new.is_some_and(|id| id.is_zero()) {
-        return Some(Reason::ZeroValue);
-    }
-    new.into_iter().chain(old).find_map(|id| wrong_format(id, format))
+    })
 }
 
-fn wrong_format(actual: ObjectId, expected: ObjectFormat) -> Option<Reason> {
-    (actual.format() != expected).then_some(Reason::WrongObjectFormat { expected, actual })
+fn wrong_format(id: &ObjectId, expected: ObjectFormat) -> Option<Reason> {
+    (id.format() != expected).then_some(Reason::WrongObjectFormat { expected, actual: *id })
 }
