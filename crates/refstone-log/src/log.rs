@@ -275,7 +275,7 @@ impl Log {
     /// # Panics
     /// Only if `f` does. Then the log stops, since what `f` staged may not match what it knows.
     pub fn append_with<T>(&self, f: impl FnOnce(&mut Stage<'_>) -> T) -> Result<T, AppendError> {
-        within::refuse(&*self.inner, &[Held::Writer], "stage a transaction")?;
+        within::refuse(&self.inner, &[Held::Writer], "stage a transaction")?;
         let mut writer = self.inner.writer_with_room()?;
         if writer.live.is_at_rest() {
             drop(writer);
@@ -287,7 +287,7 @@ impl Log {
             return Err(CommitError::Closed.into());
         }
         let guard = self.inner.gate.stop_on_panic("the code that staged a transaction panicked");
-        let within = Within::enter(&*self.inner, Held::Writer);
+        let within = Within::enter(&self.inner, Held::Writer);
         let result = f(&mut Stage { log: self, writer: &mut writer });
         drop(within);
         guard.dismiss();
@@ -308,7 +308,7 @@ impl Log {
     /// # Errors
     /// [`LowSpace`](AppendError::LowSpace) if it would leave less than the log leaves free.
     pub fn check_space_for(&self, bytes: u64) -> Result<(), AppendError> {
-        within::refuse(&*self.inner, &[Held::Writer], "look at the free space")?;
+        within::refuse(&self.inner, &[Held::Writer], "look at the free space")?;
         self.inner.writer.lock().check_space(bytes)
     }
 
@@ -445,7 +445,7 @@ impl Log {
         sealer: &mut dyn Sealer,
     ) -> Result<Option<Rewritten>, RewriteError> {
         let waits_for = [Held::Writer, Held::Turn, Held::Rewrite];
-        within::refuse(&*self.inner, &waits_for, "rewrite the log")?;
+        within::refuse(&self.inner, &waits_for, "rewrite the log")?;
         self.inner.rewrite(through, sealer)
     }
 

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 
 use crate::error::CommitError;
+use crate::log::Inner;
 use crate::sync::thread_local;
 
 /// What is held while code of others runs.
@@ -28,7 +29,7 @@ thread_local! {
 pub(crate) struct Within(());
 
 impl Within {
-    pub(crate) fn enter<T>(log: &T, held: Held) -> Within {
+    pub(crate) fn enter(log: &Inner, held: Held) -> Within {
         // A thread that ends, and has forgotten its own values, is told of nothing.
         let _ = HERE.try_with(|here| here.borrow_mut().push((address(log), held)));
         Within(())
@@ -42,8 +43,8 @@ impl Drop for Within {
 }
 
 /// Refuses an operation that would wait for one of these in a thread that holds it.
-pub(crate) fn refuse<T>(
-    log: &T,
+pub(crate) fn refuse(
+    log: &Inner,
     waits_for: &[Held],
     operation: &'static str,
 ) -> Result<(), CommitError> {
@@ -52,6 +53,6 @@ pub(crate) fn refuse<T>(
     if within { Err(CommitError::Reentered { operation }) } else { Ok(()) }
 }
 
-fn address<T>(log: &T) -> usize {
+fn address(log: &Inner) -> usize {
     std::ptr::from_ref(log).addr()
 }
