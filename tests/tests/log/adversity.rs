@@ -442,8 +442,8 @@ impl Sealer for AsksBack {
 #[test]
 fn code_that_a_log_runs_under_its_lock_is_refused_what_would_wait_for_itself() {
     in_time(|| {
-        let (scratch, other) = (ScratchLog::new(), ScratchLog::new().log());
-        let log = scratch.log();
+        let (scratch, beside) = (ScratchLog::new(), ScratchLog::new());
+        let (log, other) = (scratch.log(), beside.log());
         let asks = AsksBack::default();
         let staged = log.append_with(|inside| {
             asks.ask_for_the_writer(&log);
