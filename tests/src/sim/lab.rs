@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use refstone_log::{ErrorKind, Mode};
 
@@ -14,7 +15,7 @@ use super::disk::Disk;
 use super::fs::SimFs;
 use super::keep::Policy;
 use super::kernel::Moment;
-use super::model::{Expect, Found, Verdict};
+use super::model::{Expect, Found, Tx, Verdict};
 use super::observe::{self, Opened, Refusal};
 use super::report::{Effort, Report, Violation};
 use super::rng::Rng;
@@ -51,11 +52,13 @@ pub(super) struct Run {
     outcomes: HashMap<u32, Vec<(Disk, Rc<Outcome>)>>,
     /// Length and checksum of published parts that a stock reader has read.
     stock: HashSet<(usize, u32)>,
+    /// All transactions that may be there at the moment that is judged.
+    pub(super) possible: Vec<Arc<Tx>>,
 }
 
 impl Run {
     fn new(rng: Rng) -> Run {
-        Run { rng, outcomes: HashMap::new(), stock: HashSet::new() }
+        Run { rng, outcomes: HashMap::new(), stock: HashSet::new(), possible: Vec::new() }
     }
 
     fn known(&self, checksum: u32, disk: &Disk) -> Option<Rc<Outcome>> {
@@ -128,6 +131,7 @@ impl Lab {
     /// Judges every disk drawn for one moment.
     fn judge(&mut self, moment: &Moment, expect: &Expect) -> Verdict {
         self.report.moments += 1;
+        self.run.possible.clone_from(&expect.txs);
         let floor = self.power_cut(&moment.disk, Policy::Nothing, expect, 0)?;
         let (seen, _) = observe::published(&SimFs::boot(moment.disk.clone()))?;
         durable_only(&seen, &floor.recovered).map_err(|what| format!("before a crash, {what}"))?;
