@@ -105,12 +105,12 @@ impl BackwardReader {
     /// If a published frame is damaged, or missing before the block that was read last.
     #[allow(clippy::should_implement_trait)] // A lending iterator: the frame borrows the reader.
     pub fn next(&mut self) -> Result<Option<Frame<'_>>, OpenError> {
-        match self.end {
-            Some(end) if self.reader.offset() >= end.offset => {
-                self.reader.walk.expect_to_be(end).map(|()| None)
-            }
-            _ => self.reader.next(),
+        let Some(end) = self.end else { return self.reader.next() };
+        // The newer block begins at its end: a slot before it that is not published is a hole.
+        if self.reader.offset() >= end.offset || !self.reader.walk.next_is_published()? {
+            return self.reader.walk.expect_to_be(end).map(|()| None);
         }
+        self.reader.next()
     }
 }
 

@@ -64,8 +64,14 @@ enum Patience {
 
 /// Looks after a log that woke from now on. Called with its writer mutex held.
 pub(crate) fn woke(log: Weak<Inner>, newest: Seq) {
+    put_back(Some(Watched { log, seen: newest }));
+}
+
+/// Notes a log that is awake; there is a thread that looks after it from then on.
+fn put_back(log: Option<Watched>) {
+    let Some(log) = log else { return };
     let mut awake = AWAKE.lock();
-    awake.logs.push_back(Watched { log, seen: newest });
+    awake.logs.push_back(log);
     if !awake.watched {
         let thread = thread::Builder::new().name("refstone-rest".to_owned());
         // Where there is no thread, the next log that wakes tries again.
@@ -84,8 +90,7 @@ pub(crate) fn make_room() {
             }
             awake.logs.pop_front()
         };
-        let stays = first.and_then(|log| log.look(patience));
-        AWAKE.lock().logs.extend(stays);
+        put_back(first.and_then(|log| log.look(patience)));
     }
 }
 
@@ -95,8 +100,7 @@ fn watch() {
         let awake = AWAKE.lock().logs.len();
         for _ in 0..awake {
             let first = AWAKE.lock().logs.pop_front();
-            let stays = first.and_then(|log| log.look(Patience::IfIdle));
-            AWAKE.lock().logs.extend(stays);
+            put_back(first.and_then(|log| log.look(Patience::IfIdle)));
         }
         let mut awake = AWAKE.lock();
         if awake.logs.is_empty() {

@@ -142,8 +142,9 @@ impl Inner {
         let Some(_not_rewritten) = self.rewriting.try_lock() else { return Ok(false) };
         let Some(_hold) = self.gate.try_hold() else { return Ok(false) };
         let mut leader = self.leader.lock();
-        {
-            // Whoever stages may write another log meanwhile, and come here to make room for it.
+        let extent = {
+            // Never waited for: whoever stages may write another log meanwhile, and come here to make
+            // room for it.
             let Some(mut writer) = self.writer.try_lock() else { return Ok(false) };
             if writer.closed {
                 return Err(CommitError::Closed);
@@ -155,18 +156,19 @@ impl Inner {
                 return Ok(false);
             }
             writer.extended = false;
-        }
-        self.sync_before_rest(&mut leader)?;
+            writer.extent()
+        };
+        self.sync_before_rest(&mut leader, extent)?;
         Ok(self.let_go(&mut leader))
     }
 
     /// For who has the leadership.
-    fn sync_before_rest(&self, leader: &mut Leader) -> Result<(), CommitError> {
+    fn sync_before_rest(&self, leader: &mut Leader, extent: u64) -> Result<(), CommitError> {
         if sabotage::is(Sabotage::RestUnsynced) {
             return Ok(());
         }
         let guard = self.gate.stop_on_panic("the thread that put the log to rest panicked");
-        let synced = self.sync_file(leader);
+        let synced = self.sync_extent(leader, extent);
         guard.dismiss();
         if let Err(error) = synced {
             // All commits are durable. What is lost may be the word that publishes the last of them.
@@ -178,7 +180,7 @@ impl Inner {
 
     /// Lets go of the file, unless somebody came during the sync.
     fn let_go(&self, leader: &mut Leader) -> bool {
-        let mut writer = self.writer.lock();
+        let Some(mut writer) = self.writer.try_lock() else { return false };
         if writer.closed || writer.staged > 0 || writer.extended {
             return false;
         }

@@ -164,8 +164,13 @@ impl Inner {
     /// Where the sync is the first of new space the mark is there before it, so that one that fails
     /// leaves it, also if nobody lives to see the failure.
     pub(crate) fn sync_file(&self, leader: &mut Leader) -> io::Result<()> {
-        let (env, dir) = (&*self.env, &self.dir);
         let extent = self.writer.lock().extent();
+        self.sync_extent(leader, extent)
+    }
+
+    /// The same, for who knows where the zeros written ahead end.
+    pub(crate) fn sync_extent(&self, leader: &mut Leader, extent: u64) -> io::Result<()> {
+        let (env, dir) = (&*self.env, &self.dir);
         let is_new = extent > leader.synced_extent;
         if is_new {
             doubt::mark(env, dir);

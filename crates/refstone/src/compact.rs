@@ -5,9 +5,10 @@
 //! file that was merged is removed only after the merged one and its table have their names.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use refstone_log::{
     AppendError, CommitError, ErrorKind, Leaving, Log, RewriteError, Sealer, Seq, Timestamp,
 };
@@ -163,6 +164,8 @@ pub(crate) struct Compaction<'s> {
     pub(crate) stop: Stop<'s>,
     /// As [`crate::maintenance`] has it.
     pub(crate) merge_behind: &'s AtomicU64,
+    /// Merged tables that could not be held open, while older views may read them.
+    pub(crate) unheld: &'s Mutex<Vec<Weak<Table>>>,
     pub(crate) progress: &'s mut dyn FnMut(Progress),
     pub(crate) done: Compacted,
 }
@@ -273,9 +276,10 @@ impl Compaction<'_> {
         next.push(Arc::new(merged));
         self.state.tables_merged(Arc::new(Stack::new(next)));
         for input in inputs {
-            // Older views still read it. If it cannot be held it stays until the next sweep.
-            if input.hold().is_ok() {
-                self.remove(range_of(input));
+            // Older views still read it. If it cannot be held it stays, until it can or no view has it.
+            match input.hold() {
+                Ok(()) => self.remove(range_of(input)),
+                Err(_) => self.unheld.lock().push(Arc::downgrade(input)),
             }
         }
         self.done.merged += inputs.len();
@@ -335,13 +339,22 @@ impl Compaction<'_> {
         let tables = self.state.snapshot().tables.clone();
         let counts =
             |range: &SeqRange| tables.tables().iter().any(|table| range_of(table) == *range);
+        let read = self.read_by_views();
+        let stays = |range: &SeqRange| counts(range) || read.contains(range);
         for shelf in [&self.shelves.history, &self.shelves.tables] {
             let listed = self.shelves.list(shelf)?.into_iter();
-            let spare = listed.filter(|range| range.last <= tables.reaches() && !counts(range));
+            let spare = listed.filter(|range| range.last <= tables.reaches() && !stays(range));
             spare.for_each(|range| self.remove_from(shelf, range));
             self.sweep_temporary(shelf);
         }
         Ok(())
+    }
+
+    /// Tables that older views open by their names, since they still cannot be held.
+    fn read_by_views(&self) -> Vec<SeqRange> {
+        let mut unheld = self.unheld.lock();
+        unheld.retain(|table| table.upgrade().is_some_and(|table| table.hold().is_err()));
+        unheld.iter().filter_map(Weak::upgrade).map(|table| range_of(&table)).collect()
     }
 
     fn sweep_temporary(&self, shelf: &Shelf) {

@@ -305,11 +305,9 @@ impl RefStore {
     /// As [`history`].
     pub fn history_newest_first(&self, of: Option<&RefName>) -> Result<NewestFirst, OpenError> {
         let shelves = self.maintenance().shelves();
-        let (seq, is_recent) = match of {
-            Some(name) => (self.view().seq(), self.view().is_recent(name)),
-            None => (self.log().durable_seq(), true),
-        };
-        let mut newest = NewestFirst::start(&shelves.env, shelves.dir(), seq, of)?;
+        let durable = self.log().durable_seq();
+        let is_recent = of.is_none_or(|name| self.view().is_recent(name));
+        let mut newest = NewestFirst::start(&shelves.env, shelves.dir(), durable, of)?;
         if !is_recent {
             newest.live = None;
             newest.open_sealed(Seq::MAX)?;

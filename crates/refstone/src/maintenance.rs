@@ -1,7 +1,7 @@
 //! When a store compacts itself.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::{Mutex, ReentrantMutex};
@@ -12,6 +12,7 @@ use crate::error::ReadError;
 use crate::shelves::{Keep, Shelves};
 use crate::state::State;
 use crate::stop::Stop;
+use crate::table::Table;
 
 /// Transactions in the live log from which on a store compacts itself.
 ///
@@ -65,6 +66,8 @@ struct Inner {
     not_before: (AtomicU64, AtomicU64),
     /// Files that end here or before are not merged: one of them is damaged.
     merge_behind: AtomicU64,
+    /// Merged tables that could not be held open, while older views may read them.
+    unheld: Mutex<Vec<Weak<Table>>>,
     totals: Mutex<Totals>,
 }
 
@@ -109,6 +112,7 @@ impl Maintenance {
             sealed,
             not_before: <(AtomicU64, AtomicU64)>::default(),
             merge_behind: AtomicU64::default(),
+            unheld: Mutex::default(),
             totals: Mutex::default(),
         };
         Maintenance { inner: Arc::new(inner), thread: Mutex::default() }
@@ -172,8 +176,13 @@ impl Maintenance {
             return Ok(());
         };
         let anchor = refstone_log::Anchor { seq: last.last, crc: last.last_crc, at: last.last_at };
-        // Other files get their names. One that is missing or damaged is why somebody rebuilds.
-        reached.tables().iter().for_each(|table| drop(table.hold()));
+        // Other files get their names. One that is missing is why somebody rebuilds.
+        for table in reached.tables() {
+            match table.hold().map_err(ReadError::from) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
         let stop = || inner.stopping.load(Ordering::Acquire);
         let tables = inner.shelves.rebuild(anchor, Keep::Nothing, Stop::when(&stop))?;
         inner.state.tables_merged(Arc::new(tables));
@@ -189,6 +198,7 @@ impl Maintenance {
         // It has a clone of the log: until it ends the log is not closed by dropping the store.
         let thread = self.thread.lock().take();
         thread.map(JoinHandle::join);
+        self.inner.hold_tables();
         Ok(())
     }
 }
@@ -213,6 +223,14 @@ impl Inner {
         let (seq, len) = &self.not_before;
         (frames >= FRAMES_MAX || (frames > 0 && bytes >= BYTES_MAX))
             && (written >= seq.load(Ordering::Relaxed) || bytes >= len.load(Ordering::Relaxed))
+    }
+
+    /// Whoever opens the store next merges and removes tables, which a view may outlive.
+    fn hold_tables(&self) {
+        for table in self.state.snapshot().tables.tables() {
+            // Where there is no descriptor left, such a view is told of a missing file.
+            let _ = table.hold();
+        }
     }
 
     /// Refuses what waits for the work in the thread that does it: it runs code of others there.
@@ -252,6 +270,7 @@ impl Inner {
             options,
             stop,
             merge_behind: &self.merge_behind,
+            unheld: &self.unheld,
             progress,
             done: Compacted::default(),
         }

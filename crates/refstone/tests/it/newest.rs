@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use refstone::{
-    CompactOptions, Edit, ErrorKind, ObjectId, RefMove, RefStore, Seq, history,
-    history_newest_first,
+    CompactOptions, CreateOptions, Edit, ErrorKind, Mode, ObjectId, OpenOptions, RefMove, RefStore,
+    Seq, history, history_newest_first,
 };
 
 use crate::common::{Scratch, head, oid, tx};
@@ -181,4 +181,23 @@ fn a_refs_history_is_read_by_its_pages() {
     );
     assert!(read / MOVES < 36_000);
     assert!(announced * 2 >= read, "{announced} of {read}");
+}
+
+// Break: taking what a buffered store has acknowledged for durable (seven moves are missing, and what a
+// power cut would take is told).
+#[test]
+fn a_buffered_store_tells_what_is_durable_and_leaves_nothing_out() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("refstone");
+    RefStore::create(&dir, &CreateOptions::default()).unwrap();
+    let store = RefStore::open_with(&dir, OpenOptions::default().mode(Mode::Buffered)).unwrap();
+    stage(&store, "a", 100);
+    store.sync().unwrap();
+    for number in 1..=100 {
+        store.commit(&tx([Edit::set(head("a"), oid(number))])).unwrap();
+    }
+    assert_eq!(store.view().seq().get(), 200);
+    let newest = store.history_newest_first(Some(&head("a"))).unwrap();
+    let seqs: Vec<_> = newest.map(|moved| moved.unwrap().seq.get()).collect();
+    assert_eq!(seqs, (1..=100).rev().collect::<Vec<_>>());
 }

@@ -1,9 +1,15 @@
 //! A store that nobody writes holds the descriptor of its lock alone, whatever it has sealed.
 
-use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, io};
 
-use refstone::{CompactOptions, Edit, ErrorKind, Merge, Seq, history_after};
+use refstone::{
+    CompactOptions, Compacting, CreateOptions, Edit, Env, ErrorKind, Merge, OpenOptions, OsEnv,
+    RefStore, Seq, history_after,
+};
+use refstone_log::{EnvFile, EnvLayer};
 
 use crate::common::{Scratch, head, listing, oid, tx};
 
@@ -96,4 +102,90 @@ fn a_follower_goes_on_over_rests_and_compactions() {
         assert_eq!(follower.next().unwrap().unwrap().new_oid, Some(oid(number)));
         assert!(follower.next().is_none());
     }
+}
+
+// Break: giving up the lock with tables that are opened by their names: the next owner removes them.
+#[test]
+fn a_view_outlives_its_store() {
+    let mut scratch = sealed();
+    let view = scratch.store.view();
+    let options = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+    scratch.reopen();
+    assert_eq!(scratch.store.compact(options, &mut |_| ()).unwrap().merged, 2);
+    assert_eq!(view.get(&head("1-3")).unwrap(), Some(oid(1).into()));
+    assert_eq!(listing(&view), scratch.refs());
+}
+
+/// Two tables cannot be opened while descriptors are scarce, which they may be from when they are merged.
+#[derive(Debug, Default)]
+struct FewDescriptors {
+    scarce: AtomicBool,
+    scarce_once_merged: AtomicBool,
+}
+
+impl EnvLayer for FewDescriptors {
+    fn below(&self) -> &dyn Env {
+        &OsEnv
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
+        let merged = path.ends_with("tables/1-1.arrow") || path.ends_with("tables/2-2.arrow");
+        if merged && self.scarce.load(Ordering::Relaxed) {
+            return Err(io::Error::other("no descriptor is left"));
+        }
+        OsEnv.open_read(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if to.ends_with("tables/1-2.arrow") && self.scarce_once_merged.load(Ordering::Relaxed) {
+            self.scarce.store(true, Ordering::Relaxed);
+        }
+        OsEnv.rename(from, to)
+    }
+}
+
+/// A store with two tables, and its environment.
+fn with_few_descriptors(dir: &Path) -> (RefStore, Arc<FewDescriptors>) {
+    let env = Arc::new(FewDescriptors::default());
+    RefStore::create(dir, &CreateOptions::default()).unwrap();
+    let options = OpenOptions::default().env(env.clone()).compacting(Compacting::ByHand);
+    let store = RefStore::open_with(dir, options).unwrap();
+    for number in 1..=2 {
+        let edits = (0..20).map(|n| Edit::set(head(&format!("{number}-{n}")), oid(number)));
+        store.commit(&tx(edits)).unwrap();
+        store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+    }
+    (store, env)
+}
+
+// Break: sweeping what no file in use is, while a view opens it by its name.
+#[test]
+fn a_table_that_cannot_be_held_stays_as_long_as_a_view_has_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("refstone");
+    let (store, env) = with_few_descriptors(&dir);
+    let view = store.view();
+    env.scarce_once_merged.store(true, Ordering::Relaxed);
+    let all = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+    assert_eq!(store.compact(all, &mut |_| ()).unwrap().merged, 2);
+    assert!(dir.join("tables/1-1.arrow").exists());
+    store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+    env.scarce.store(false, Ordering::Relaxed);
+    assert_eq!(view.get(&head("1-3")).unwrap(), Some(oid(1).into()));
+    store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+    assert!(!dir.join("tables/1-1.arrow").exists(), "it is held now");
+    assert_eq!(view.get(&head("2-3")).unwrap(), Some(oid(2).into()));
+}
+
+// Break: making tables anew under the names of tables that could not be held.
+#[test]
+fn a_rebuild_without_descriptors_is_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (store, env) = with_few_descriptors(&scratch.path().join("refstone"));
+    let view = store.view();
+    env.scarce.store(true, Ordering::Relaxed);
+    assert_eq!(store.rebuild().unwrap_err().kind(), ErrorKind::Io);
+    env.scarce.store(false, Ordering::Relaxed);
+    assert_eq!(view.get(&head("1-3")).unwrap(), Some(oid(1).into()));
+    store.rebuild().unwrap();
 }
