@@ -127,8 +127,9 @@ pub(crate) fn open(dir: &Path) -> Result<RefStore, Failure> {
         let failure = Failure::from(error);
         match kind {
             ErrorKind::Locked => failure.with_hint(
-                "a running `refstone serve` holds the lock: it compacts by itself, and makes \
-                 damaged tables anew when it starts; stop it to do so now",
+                "a running `refstone serve` holds the lock: it compacts by itself, and makes tables \
+                 that do not open anew when it starts; stop it to compact now, or to make anew, with \
+                 `refstone rebuild`, a table that opens and has a damaged block",
             ),
             _ => failure,
         }

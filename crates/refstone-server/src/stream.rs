@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
+use crate::text;
 use crate::wire::pkt::PktError;
 
 /// Bytes gathered before they are sent.
@@ -53,11 +54,11 @@ impl ChunkWriter {
 
     /// Cuts the connection: half an answer must not look like a whole one.
     fn abort(&mut self, error: StreamError) {
-        if let StreamError::Pkt(error) = error {
-            tracing::error!(%error, "an answer was cut off");
-            let broken = io::Error::other(error);
-            drop(self.chunks.blocking_send(Err(broken)));
+        if matches!(error, StreamError::Gone) {
+            return;
         }
+        tracing::error!(problem = %text::chain(&error), "an answer was cut off");
+        drop(self.chunks.blocking_send(Err(io::Error::other(error))));
     }
 }
 

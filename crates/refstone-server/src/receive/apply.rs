@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use refstone::{Edit, ErrorKind, RefStore, Refusal, Transaction, TransactionError};
+use refstone::{
+    Edit, ErrorKind, ReadError, Reason, RefStore, Refusal, Transaction, TransactionError,
+};
 
 use crate::quarantine::Kept;
 use crate::refs::NoPush;
+use crate::text;
 
 use super::Push;
 use super::rules::Judge;
@@ -36,6 +39,8 @@ pub(super) async fn apply(push: &Push, judge: &mut Judge<'_>, kept: Option<Kept>
     let Err(failure) = applied else {
         return Outcome::Decided;
     };
+    let (repository, problem) = (push.repository.name(), text::one_line(&failure.text));
+    tracing::error!(%repository, %problem, "a push could not be committed");
     judge.speaker.error(format_args!("{failure}"));
     judge.refuse_open(failure.reason());
     if let Some(kept) = kept.filter(|_| failure.leaves_doubt()) {
@@ -65,9 +70,16 @@ async fn atomically(push: &Push, judge: &mut Judge<'_>) -> Result<(), Failure> {
 /// The refusal of a transaction names the first ref at fault; the others fail with it.
 fn refuse(judge: &mut Judge<'_>, refusal: &Refusal) {
     judge.speaker.error(format_args!("{refusal}"));
+    note_unreadable(&mut judge.unreadable, &refusal.reason);
     let named = |ruling: &&mut Ruling<'_>| ruling.name.as_ref() == Some(&refusal.name);
     for ruling in judge.rulings.iter_mut().filter(named) {
         ruling.refuse(refusal.reason.short());
+    }
+}
+
+fn note_unreadable(unreadable: &mut Option<ReadError>, reason: &Reason) {
+    if let Reason::Unreadable { problem } = reason {
+        unreadable.get_or_insert_with(|| problem.clone());
     }
 }
 
@@ -82,6 +94,7 @@ async fn each(push: &Push, judge: &mut Judge<'_>) -> Result<(), Failure> {
             Ok(committed) => ruling.committed(&committed),
             Err(refusal) => {
                 judge.speaker.error(format_args!("{refusal}"));
+                note_unreadable(&mut judge.unreadable, &refusal.reason);
                 ruling.refuse(refusal.reason.short());
             }
         }

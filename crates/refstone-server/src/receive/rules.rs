@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::io;
 
-use refstone::{NameError, ObjectId, Reason, RefName, Refusal, ResolveError, Target, View};
+use refstone::{
+    NameError, ObjectId, ReadError, Reason, RefName, Refusal, ResolveError, Target, View,
+};
 
 use crate::listing::Head;
 use crate::settings::{DeleteCurrent, Settings};
@@ -24,13 +26,15 @@ use super::ruling::{Ruling, Tally};
 pub(super) struct Judge<'a> {
     pub(super) speaker: &'a Speaker,
     pub(super) rulings: Vec<Ruling<'a>>,
+    /// Why references cannot be read, if so, for the operator.
+    pub(super) unreadable: Option<ReadError>,
     view: View,
 }
 
 impl<'a> Judge<'a> {
     pub(super) fn new(request: &'a PushRequest, view: View, speaker: &'a Speaker) -> Self {
         let rulings = request.commands.iter().map(Ruling::open).collect();
-        Self { speaker, rulings, view }
+        Self { speaker, rulings, unreadable: None, view }
     }
 
     pub(super) fn any_open(&self) -> bool {
@@ -48,8 +52,12 @@ impl<'a> Judge<'a> {
         self.rulings.iter().map(Ruling::report)
     }
 
-    /// The refs one by one, for whoever wants to know so much.
+    /// What is wrong with the repository, once; the refs one by one, for whoever wants to know so much.
     pub(super) fn log(&self, repository: &str) {
+        if let Some(problem) = &self.unreadable {
+            let problem = text::chain(problem);
+            tracing::error!(%repository, %problem, "a push met references that cannot be read");
+        }
         for ruling in &self.rulings {
             let Command { old, new, name } = ruling.command;
             let verdict = ruling.verdict();
@@ -95,6 +103,7 @@ impl<'a> Judge<'a> {
                 Err(ResolveError::Read(error)) => {
                     self.speaker.error(format_args!("{error}"));
                     ruling.refuse("references cannot be read");
+                    self.unreadable.get_or_insert(error);
                 }
                 Err(_) => {
                     let text = format_args!("refusing update to broken symref '{name}'");

@@ -1,6 +1,7 @@
 //! Repositories as directories: locked, damaged, replaced, left over.
 
 use std::fs;
+use std::io::{Read, Write};
 
 use refstone_server::CreateOnPush;
 
@@ -273,4 +274,63 @@ fn a_log_of_another_hash_than_the_objects_is_refused() {
     let lines = logged(&["ERROR", "names sha256 objects", "has sha1 ones"]);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(fs::read(log("r").join("refs.arrow")).unwrap(), before);
+}
+
+// Breaks: ending a listing that cannot be read as if it were whole, or without a word to the operator;
+// refusing a push without one.
+#[test]
+fn a_damaged_block_of_a_table_fails_what_needs_it_and_is_told_to_the_operator() {
+    let server = TestServer::start();
+    let client = Client::new();
+    let tip = client.commit("a");
+    client.git(["push", &server.url("damaged-block"), "main"]);
+    let mut damaged = Vec::new();
+    let mut table = std::path::PathBuf::new();
+    let server = server.restart_after(|data| {
+        let repository = data.join("damaged-block.git");
+        let store = store(&repository);
+        store.compact(refstone::CompactOptions::default(), &mut |_| ()).unwrap();
+        store.close().unwrap();
+        let tables = repository.join("refstone/tables");
+        table = tables.join(&names_in(&tables)[0]);
+        damaged = fs::read(&table).unwrap();
+        let tip = refstone::ObjectId::from_hex(tip.as_bytes()).unwrap();
+        let tip = tip.as_bytes();
+        let at = damaged.windows(tip.len()).position(|window| window == tip).unwrap();
+        damaged[at] ^= 1;
+        fs::write(&table, &damaged).unwrap();
+    });
+    let url = server.url("damaged-block");
+    let errors =
+        |words: &str| logged(&["ERROR", "damaged-block.git", "refstone rebuild", words]).len();
+    for version in ["protocol.version=2", "protocol.version=0"] {
+        client.git_fails(["-c", version, "ls-remote", &url]);
+    }
+    let failed = errors("request failed") + errors("an answer was cut off");
+    assert!(failed >= 2, "{failed}");
+    let request = b"0014command=ls-refs\n0000";
+    let version = "Git-Protocol: version=2\r\n";
+    let mut stream = server.connect();
+    stream.write_all(&post_request("damaged-block", "git-upload-pack", version, request)).unwrap();
+    let mut answer = Vec::new();
+    // It is cut off, perhaps before its head was sent.
+    drop(stream.read_to_end(&mut answer));
+    assert!(!answer.ends_with(b"\r\n0\r\n\r\n"), "it looks whole");
+    assert_eq!(errors("an answer was cut off"), 1);
+    let old = client.head();
+    let new = client.commit("b");
+    for (new, told) in [(new.as_str(), 1), (&"0".repeat(40), 2)] {
+        let command = format!("{old} {new} refs/heads/main");
+        let reply = server.push_raw("damaged-block", &[command.as_bytes()], &empty_pack());
+        assert!(reply.text().contains("ng refs/heads/main"), "{reply:?}");
+        assert_eq!(errors("a push met references that cannot be read"), told);
+    }
+    assert_eq!(fs::read(&table).unwrap(), damaged, "it is not made anew by an opening");
+    let server = server.restart_after(|data| {
+        let store = store(&data.join("damaged-block.git"));
+        store.rebuild().unwrap();
+        store.close().unwrap();
+    });
+    client.git(["push", &server.url("damaged-block"), "main"]);
+    assert_eq!(server.oid("damaged-block", "refs/heads/main"), new);
 }
