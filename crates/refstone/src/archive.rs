@@ -6,6 +6,7 @@ use std::sync::Arc;
 use refstone_log::{Anchor, Env, ErrorKind, LogReader, OsEnv, Seq, Timestamp};
 
 use crate::error::{OpenError, ReadError};
+use crate::fit::open_live;
 use crate::orphaned::Orphaned;
 use crate::ranges::{SeqRange, Shelf};
 use crate::replay::Replay;
@@ -70,7 +71,7 @@ impl Parts {
     }
 
     fn open_once(env: &Arc<dyn Env>, dir: &Path) -> Result<Parts, OpenError> {
-        match LogReader::open(&**env, dir) {
+        match open_live(&**env, dir) {
             Ok(live) => {
                 let shelves = Shelves {
                     env: env.clone(),
@@ -85,12 +86,12 @@ impl Parts {
                 Ok(Parts { live: Ok(live), shelves, anchor, sealed })
             }
             Err(problem) if problem.kind() == ErrorKind::Corrupt => {
-                let Some(orphaned) = Orphaned::find(env, dir) else { return Err(problem.into()) };
+                let Some(orphaned) = Orphaned::find(env, dir) else { return Err(problem) };
                 let Orphaned { shelves, anchor, .. } = orphaned;
                 let sealed = open_sealed(&shelves, anchor)?;
-                Ok(Parts { live: Err(problem.into()), shelves, anchor, sealed })
+                Ok(Parts { live: Err(problem), shelves, anchor, sealed })
             }
-            Err(problem) => Err(problem.into()),
+            Err(problem) => Err(problem),
         }
     }
 }

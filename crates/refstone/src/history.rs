@@ -9,6 +9,7 @@ use refstone_log::{BackwardReader, Env, ErrorKind, Frame, LogReader, Seq};
 
 use crate::archive::{Part, Parts, SealedUnit, os_env};
 use crate::error::{OpenError, ReadError};
+use crate::fit::open_live;
 use crate::name::RefName;
 use crate::ranges::SeqRange;
 use crate::row::RefMove;
@@ -243,7 +244,7 @@ impl History {
     }
 
     fn reopen(&mut self) -> Result<(), OpenError> {
-        let live = LogReader::open(&*self.env, &self.dir);
+        let live = open_live(&*self.env, &self.dir);
         self.live = Some(match live {
             Ok(mut live) if live.anchor().seq <= self.after => {
                 self.sealed.clear();
@@ -379,7 +380,7 @@ impl NewestFirst {
         durable: Seq,
         of: Option<&RefName>,
     ) -> Result<NewestFirst, OpenError> {
-        let live = LogReader::open(&**env, dir);
+        let live = open_live(&**env, dir);
         let mut newest = NewestFirst {
             env: env.clone(),
             dir: dir.to_owned(),
@@ -395,7 +396,7 @@ impl NewestFirst {
             Err(lost) if lost.kind() == ErrorKind::Corrupt => {
                 newest.problem = newest.open_sealed(Seq::MAX)?;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
         Ok(newest)
     }

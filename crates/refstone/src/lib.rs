@@ -222,6 +222,8 @@ mod digest;
 
 mod shelves;
 
+mod fit;
+
 mod compact;
 
 mod maintenance;

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use refstone_log::{Env, LogReader, ObjectFormat, OsEnv, Seq, Timestamp};
+use refstone_log::{Env, ObjectFormat, OsEnv, Seq, Timestamp};
 
 use crate::archive::{Archive, os_env};
 use crate::error::OpenError;
+use crate::fit::open_live;
 use crate::orphaned::Orphaned;
 use crate::view::View;
 
@@ -17,18 +18,20 @@ use crate::view::View;
 ///
 /// # Errors
 ///
-/// If there is no log, or it is damaged.
+/// If there is no log, if it is damaged, or if it is not the one that its history goes with: an older
+/// copy, or another log.
 pub fn read_view(dir: &Path) -> Result<View, OpenError> {
     read_view_at(dir, At::Seq(Seq::new(u64::MAX)))
 }
 
-/// The hash that names the objects of a store. Of a live log that is lost, its history tells.
+/// The hash that names the objects of a store. Where the live log is lost, or is another one than that
+/// of history, history tells.
 ///
 /// # Errors
 ///
 /// If there is no log, or its schema is damaged and nothing has been sealed.
 pub fn read_object_format(dir: &Path) -> Result<ObjectFormat, OpenError> {
-    LogReader::open(&OsEnv, dir).map(|live| live.object_format()).or_else(|error| {
+    open_live(&OsEnv, dir).map(|live| live.object_format()).or_else(|error| {
         let orphaned = Orphaned::find(&os_env(), dir).ok_or(error)?;
         Ok(orphaned.shelves.object_format)
     })
@@ -40,9 +43,9 @@ pub fn read_object_format(dir: &Path) -> Result<ObjectFormat, OpenError> {
 ///
 /// # Errors
 ///
-/// If there is no log, or its end is damaged.
+/// If there is no log, if its end is damaged, or if history does not go with it.
 pub fn read_seq(dir: &Path) -> Result<Seq, OpenError> {
-    let mut live = LogReader::open(&OsEnv, dir)?;
+    let mut live = open_live(&OsEnv, dir)?;
     live.approach(Seq::MAX, Seq::ZERO)?;
     while live.next()?.is_some() {}
     Ok(live.seq())

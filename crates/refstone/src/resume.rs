@@ -7,12 +7,12 @@ use refstone_log::{Env, LogReader, Sealed, Seq};
 
 use crate::archive::{SealedUnit, open_sealed, os_env};
 use crate::error::{OpenError, ReadError};
+use crate::fit::{another_log, newer_history};
 use crate::history::moves_of;
 use crate::name::RefName;
 use crate::orphaned::Orphaned;
 use crate::ranges::Shelf;
 use crate::row::RefMove;
-use crate::shelves::newer_history;
 
 /// How a store goes on behind its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,15 @@ pub enum ResumeError {
         dir: PathBuf,
         /// The first such transaction.
         seq: Seq,
+    },
+    /// The live log is not the one that history came from.
+    #[error(
+        "{dir}: refs.arrow is another log than the one that history came from. Put the right one back; \
+         if there is none, move this one away, keep it, and repair again"
+    )]
+    AnotherLog {
+        /// The directory of the store.
+        dir: PathBuf,
     },
     /// Nothing tells what `HEAD` pointed to at first.
     #[error(
@@ -152,7 +161,7 @@ fn judge(
     let files = files.collect::<Result<Vec<_>, _>>()?;
     let head = match copy {
         Some(copy) if copy.log_id() != shelves.log_id => {
-            return Err(ResumeError::Differs { dir: dir.to_owned(), seq: copy.anchor().seq });
+            return Err(ResumeError::AnotherLog { dir: dir.to_owned() });
         }
         Some(copy) => {
             let head = copy.head().to_vec();
@@ -172,20 +181,24 @@ fn judge(
 
 /// What is wrong with the live log, and the log, if it is an older copy.
 fn lost(env: &Arc<dyn Env>, dir: &Path) -> Result<(OpenError, Option<LogReader>), ResumeError> {
-    let mut report = match LogReader::open(&**env, dir) {
+    let live = match LogReader::open(&**env, dir) {
         Err(error @ refstone_log::OpenError::MissingLive { .. }) => {
             return Ok((error.into(), None));
         }
-        opened => opened.and_then(|_| refstone_log::verify(&**env, dir))?,
+        opened => opened?,
     };
+    let mut report = refstone_log::verify(&**env, dir)?;
     if let Some(damage) = report.damage.take() {
         return Err(damage.into());
     }
     let shelf = Shelf::history(dir);
     let files = shelf.list(&**env).map_err(|error| ReadError::io(shelf.dir(), "list", &error))?;
+    if another_log(&**env, &shelf, &files, Seq::ZERO, live.log_id()).is_some() {
+        return Err(ResumeError::AnotherLog { dir: dir.to_owned() });
+    }
     let newest = Seq::new(report.last_seq.get() + report.unpublished);
     match newer_history(&shelf, &files, newest) {
-        Some(older) => Ok((older.into(), Some(LogReader::open(&**env, dir)?))),
+        Some(older) => Ok((older.into(), Some(live))),
         None => Err(ResumeError::NotLost { dir: dir.to_owned() }),
     }
 }

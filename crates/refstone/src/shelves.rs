@@ -7,6 +7,7 @@ use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat, Seq};
 
 use crate::digest::Digest;
 use crate::error::{OpenError, ReadError};
+use crate::fit::{another_log, newer_history, of_another_log};
 use crate::name::RefName;
 use crate::ranges::{SeqRange, Shelf, chain, pieces};
 use crate::sealed::{self, HistoryFile};
@@ -45,7 +46,12 @@ impl Shelves {
     ///
     /// The caller holds the lock of the store.
     pub(crate) fn load_or_rebuild(&self, anchor: Anchor) -> Result<Stack, ReadError> {
-        self.load(anchor).or_else(|_| self.rebuild(anchor, Keep::Sound, Stop::NEVER))
+        let tables = self.load(anchor).or_else(|_| self.rebuild(anchor, Keep::Sound, Stop::NEVER));
+        tables.map_err(|error| {
+            // Of another log there may be no history up to its anchor: that is not what is wrong.
+            let files = self.list(&self.history).unwrap_or_default();
+            another_log(&*self.env, &self.history, &files, Seq::ZERO, self.log_id).unwrap_or(error)
+        })
     }
 
     /// Makes tables from history, unless it is asked to stop between two of them.
@@ -108,9 +114,12 @@ impl Shelves {
         ReadError::because(ErrorKind::Corrupt, problem)
     }
 
-    /// Refuses history that goes further than the live log, whose newest transaction is given.
-    pub(crate) fn refuse_newer_history(&self, newest: Seq) -> Result<(), ReadError> {
-        match newer_history(&self.history, &self.list(&self.history)?, newest) {
+    /// Refuses history of another log, and history that goes further than the live log: its anchor and
+    /// its newest transaction are given.
+    pub(crate) fn refuse_misfit(&self, anchor: Anchor, newest: Seq) -> Result<(), ReadError> {
+        let (env, shelf, files) = (&*self.env, &self.history, self.list(&self.history)?);
+        let foreign = another_log(env, shelf, &files, anchor.seq, self.log_id);
+        match foreign.or_else(|| newer_history(shelf, &files, newest)) {
             Some(problem) => Err(problem),
             None => Ok(()),
         }
@@ -132,6 +141,9 @@ impl Shelves {
         let path = self.history.path(range);
         let file = HistoryFile::open(&*self.env, &path)?;
         let sealed::Identity { log_id, first, last, .. } = *file.identity();
+        if log_id != self.log_id {
+            return Err(of_another_log(&path));
+        }
         self.check(&path, range, log_id, SeqRange { first, last })?;
         Ok(file)
     }
@@ -242,23 +254,6 @@ impl Shelves {
     pub(crate) fn list(&self, shelf: &Shelf) -> Result<Vec<SeqRange>, ReadError> {
         shelf.list(&*self.env).map_err(|error| ReadError::io(shelf.dir(), "list", &error))
     }
-}
-
-/// What is wrong if some of these history files go further than the live log, whose newest transaction
-/// is given.
-///
-/// What is sealed was durable in the live log, and leaves it after that. So the live log is an older
-/// copy; to go on with it would give sequences out that history has already.
-pub(crate) fn newer_history(shelf: &Shelf, files: &[SeqRange], newest: Seq) -> Option<ReadError> {
-    let newer = files.iter().max_by_key(|range| range.last).filter(|range| range.last > newest)?;
-    let problem = format!(
-        "{}: expected the live log to reach transaction {}, as history does, found {newest}: it is an \
-         older copy. Take a newer copy of refs.arrow, or let `refstone repair` make one that goes on \
-         behind history",
-        shelf.path(*newer).display(),
-        newer.last,
-    );
-    Some(ReadError::because(ErrorKind::Corrupt, problem))
 }
 
 /// Which tables a rebuild keeps.

@@ -8,8 +8,7 @@ use refstone_log::{Anchor, ErrorKind, LogReader, OsEnv, Seq, Timestamp, VerifyRe
 use crate::archive::{Parts, SealedUnit, os_env};
 use crate::error::{OpenError, ReadError};
 use crate::history::moves_of;
-use crate::ranges::Shelf;
-use crate::shelves::{Shelves, newer_history};
+use crate::shelves::Shelves;
 use crate::table::Table;
 
 /// How often a check begins anew when files are sealed or merged while it opens them.
@@ -129,17 +128,9 @@ struct Opened {
 impl Checking {
     /// Opens everything; `None` if something was sealed or merged meanwhile.
     fn start(dir: &Path) -> Result<Option<Checking>, OpenError> {
-        // Before the live log is read: what is sealed later may well go further.
-        let shelf = Shelf::history(dir);
-        let files = shelf.list(&OsEnv);
-        let files = files.map_err(|error| ReadError::io(shelf.dir(), "list", &error))?;
         let parts = Parts::open(&os_env(), dir);
         let mut live = refstone_log::verify(&OsEnv, dir)?;
-        let mut damage: Vec<OpenError> = live.damage.take().into_iter().map(Into::into).collect();
-        if damage.is_empty() {
-            let newest = Seq::new(live.last_seq.get() + live.unpublished);
-            damage.extend(newer_history(&shelf, &files, newest).map(OpenError::from));
-        }
+        let damage: Vec<OpenError> = live.damage.take().into_iter().map(Into::into).collect();
         let mut report = StoreReport { live, damage, ..StoreReport::default() };
         let opened = match parts {
             Ok(parts) => match Opened::of(parts, dir, &mut report)? {
@@ -203,7 +194,15 @@ impl Opened {
                 Err(error) => damaged.push(error),
             }
         }
-        let live = live.ok();
+        let live = match live {
+            Ok(live) => Some(live),
+            Err(problem) if report.damage.is_empty() => {
+                found(&mut report.damage, problem)?;
+                None
+            }
+            // What is wrong with the live log has been found, and better told.
+            Err(_) => None,
+        };
         if live.is_some() && is_past(dir, &shelves, anchor, &opened) {
             return Ok(None);
         }

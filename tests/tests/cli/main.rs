@@ -11,6 +11,7 @@ mod grammar_as_git;
 mod init;
 mod interrupts;
 mod log;
+mod misfits;
 mod objects_as_git;
 mod refs;
 mod repair;

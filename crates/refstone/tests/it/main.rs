@@ -40,6 +40,7 @@ mod durability;
 mod exchange;
 mod exchange_stream;
 
+mod misfits;
 mod reading;
 mod remains;
 mod resumed;

@@ -107,7 +107,7 @@ fn history_of_another_log_and_history_that_is_missing_are_damage() {
     assert!(report.damage[0].to_string().contains("transactions 1 to 10"), "{report:?}");
     fs::copy(only(&store_with_files(), "history", "1-"), &file).unwrap();
     let report = verify(&scratch.dir()).unwrap();
-    assert!(report.damage[0].to_string().contains("of this log"), "{report:?}");
+    assert!(report.damage[0].to_string().contains("of another log"), "{report:?}");
     fs::rename(&aside, &file).unwrap();
     assert!(verify(&scratch.dir()).unwrap().is_sound());
 }
