@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 
 use clap::{ArgAction, Args};
@@ -74,6 +74,7 @@ impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.log_to_stderr();
         let shown = text::path(&self.data);
+        refuse_repository(&self.data)?;
         fs::create_dir_all(&self.data).map_err(|error| {
             Failure::of_io(&error, format!("{shown}: cannot create the directory: {error}"))
         })?;
@@ -163,6 +164,23 @@ impl Serve {
             .with_ansi(io::stderr().is_terminal())
             .init();
     }
+}
+
+/// It would serve nothing, and a push to it would make a repository inside of a repository.
+fn refuse_repository(data: &Path) -> Result<(), Failure> {
+    let is_bare = data.join("HEAD").is_file() && data.join("objects").is_dir();
+    if !is_bare && !data.join("refstone").is_dir() {
+        return Ok(());
+    }
+    let path = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+    let failure = Failure::usage(format!("{}: this is a repository itself", text::path(&path)));
+    Err(match path.parent() {
+        Some(parent) => failure.with_hint(format!(
+            "name the directory that it is in: refstone serve {}",
+            text::path(parent)
+        )),
+        None => failure,
+    })
 }
 
 fn cannot_listen(on: &str, error: &io::Error) -> Failure {

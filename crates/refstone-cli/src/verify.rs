@@ -21,7 +21,8 @@ use crate::text;
 /// server, commits in flight are counted as unpublished or unfinished, and are no damage.
 ///
 /// If something is damaged, says what and where, checks what else there is, and ends with exit code 1. A damaged table loses
-/// nothing: it is a cache, and `refstone rebuild` makes it anew.
+/// nothing: it is a cache, and `refstone rebuild` makes it anew. A missing one is no damage: the next
+/// opening makes it.
 ///
 /// Gaps that a repair recorded are told, and are no damage.
 ///
@@ -29,7 +30,7 @@ use crate::text;
 /// `history` and `tables` (`files`, `rows`, `bytes`, of those that are sound); `sound_history` (ranges of
 /// the transactions in them); `damage`, the first that was met, which is
 /// null or has `text` and, where it is known, `offset` (bytes from the start of the live log) and
-/// `seq`; `all_damage` (texts); `damaged_tables` (texts).
+/// `seq`; `all_damage`, `damaged_tables` and `missing_tables` (texts).
 #[derive(Debug, Args)]
 #[command(after_long_help = CODES)]
 pub(crate) struct Verify {
@@ -57,6 +58,7 @@ struct JsonReport {
     damage: Option<JsonDamage>,
     all_damage: Vec<String>,
     damaged_tables: Vec<String>,
+    missing_tables: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -137,6 +139,7 @@ fn say_json(report: &StoreReport) -> Result<(), Failure> {
         damage: report.damage.first().map(JsonDamage::of),
         all_damage: report.damage.iter().map(ToString::to_string).collect(),
         damaged_tables: report.damaged_tables.iter().map(ToString::to_string).collect(),
+        missing_tables: report.missing_tables.iter().map(ToString::to_string).collect(),
     })?;
     output.finish()
 }
@@ -176,6 +179,10 @@ fn say(report: &StoreReport) -> Result<(), Failure> {
             "hint",
             "a table is a cache, and nothing is lost by it: `refstone rebuild` makes it anew",
         );
+    }
+    if !report.missing_tables.is_empty() {
+        let count = report.missing_tables.len();
+        exit::note(&format!("{count} tables are missing; the next opening makes them of history"));
     }
     Ok(())
 }

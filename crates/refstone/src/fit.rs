@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::path::Path;
 
-use refstone_log::{Env, ErrorKind, LogReader, Seq};
+use refstone_log::{Env, ErrorKind, Gaps, LogReader, Seq};
 
 use crate::error::{OpenError, ReadError};
 use crate::ranges::{SeqRange, Shelf};
@@ -17,6 +17,9 @@ pub(crate) fn open_live(env: &dyn Env, dir: &Path) -> Result<LogReader, OpenErro
     let files = shelf.list(env).map_err(|error| ReadError::io(shelf.dir(), "list", &error))?;
     let anchor = live.anchor().seq;
     if let Some(problem) = another_log(env, &shelf, &files, anchor, live.log_id()) {
+        return Err(problem.into());
+    }
+    if let Some(problem) = given_up_history(&shelf, &files, live.gaps()) {
         return Err(problem.into());
     }
     // What was sealed since the file was opened may go further than that file. It never goes further
@@ -93,6 +96,31 @@ pub(crate) fn newer_history(shelf: &Shelf, files: &[SeqRange], newest: Seq) -> O
          behind history",
         shelf.path(*newer).display(),
         newer.last,
+    );
+    Some(ReadError::because(ErrorKind::Corrupt, problem))
+}
+
+/// What is wrong if one of these history files has transactions in a gap that the live log records.
+///
+/// Whoever repaired the log did without them, and went on behind the gap. What is sealed since may start
+/// with a gap, but never ends in one.
+pub(crate) fn given_up_history(
+    shelf: &Shelf,
+    files: &[SeqRange],
+    gaps: &Gaps,
+) -> Option<ReadError> {
+    let within = |range: &SeqRange| {
+        let gap = |(first, last): &&(Seq, Seq)| {
+            (*first..=*last).contains(&range.last) || (*first < range.first && range.first <= *last)
+        };
+        gaps.ranges().iter().find(gap).map(|gap| (*range, *gap))
+    };
+    let (range, (first, last)) = files.iter().filter_map(within).min()?;
+    let problem = format!(
+        "{}: it has transactions of the range {first} to {last}, which a repair of the live log recorded \
+         as lost, so the live log does not go on from them. Move the file out of the way and keep it: \
+         what it holds is not part of this log any more",
+        shelf.path(range).display(),
     );
     Some(ReadError::because(ErrorKind::Corrupt, problem))
 }

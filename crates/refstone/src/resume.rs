@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use refstone_log::{Env, LogReader, Sealed, Seq};
+use refstone_log::{Env, LogReader, Sealed, Seq, Timestamp};
 
 use crate::archive::{SealedUnit, open_sealed, os_env};
 use crate::error::{OpenError, ReadError};
@@ -13,6 +13,8 @@ use crate::name::RefName;
 use crate::orphaned::Orphaned;
 use crate::ranges::Shelf;
 use crate::row::RefMove;
+use crate::shelves::Shelves;
+use crate::verify::check_history;
 
 /// How a store goes on behind its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,6 +73,22 @@ pub enum ResumeError {
         /// The directory of the store.
         dir: PathBuf,
     },
+    /// A table proves that there was more history than there is.
+    #[error(
+        "{table}: it has the transactions {first} to {last}, and history ends with {sealed}: a file of \
+         history is missing. Restore it from a backup; or, to go on without it, move the table away and \
+         repair again"
+    )]
+    MoreSealed {
+        /// The table.
+        table: PathBuf,
+        /// The first of its transactions.
+        first: Seq,
+        /// The last of them.
+        last: Seq,
+        /// The last transaction of history.
+        sealed: Seq,
+    },
     /// Nothing tells what `HEAD` pointed to at first.
     #[error(
         "{dir}: neither a table nor an older copy of refs.arrow tells what HEAD pointed to when the \
@@ -104,7 +122,7 @@ impl From<ReadError> for ResumeError {
 /// The transactions that only the lost live log had are lost. How many they were nobody knows, so as
 /// many sequences as microseconds since the last sealed transaction, and a million, are recorded as a
 /// gap: more than a log can have given out. They are never given out again. All that an older copy has
-/// is in history, which is compared; it is kept beside the new log.
+/// is in history, which is compared; it is kept beside the new log. Costs a read of all history.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -136,27 +154,34 @@ pub fn resume(dir: &Path, options: &ResumeOptions) -> Result<Resumed, ResumeErro
     // Before the lock, which would leave its file where there is nothing to go on behind.
     let mut judged = judge(env, dir, options)?;
     let original = match options.dry_run {
-        true => None,
+        true => {
+            verify_files(&judged.files)?;
+            None
+        }
         false => refstone_log::resume(&**env, dir, || {
             judged = judge(env, dir, options)?;
-            Ok::<_, ResumeError>(judged.1.clone())
+            verify_files(&judged.files)?;
+            Ok::<_, ResumeError>(judged.sealed.clone())
         })?,
     };
-    let (damage, sealed) = judged;
+    let Judged { damage, sealed, .. } = judged;
     let given_up = sealed.given_up();
     Ok(Resumed { damage, sealed_seq: sealed.anchor.seq, given_up, original })
 }
 
-/// What is wrong with the live log, and where history goes on.
-fn judge(
-    env: &Arc<dyn Env>,
-    dir: &Path,
-    options: &ResumeOptions,
-) -> Result<(OpenError, Sealed), ResumeError> {
+/// What is wrong with the live log, and the history that a new one goes on behind.
+struct Judged {
+    damage: OpenError,
+    sealed: Sealed,
+    files: Vec<SealedUnit>,
+}
+
+fn judge(env: &Arc<dyn Env>, dir: &Path, options: &ResumeOptions) -> Result<Judged, ResumeError> {
     let (damage, copy) = lost(env, dir)?;
     let Some(Orphaned { shelves, anchor, head }) = Orphaned::find(env, dir) else {
         return Err(damage.into());
     };
+    expect_no_more(&shelves, anchor.seq)?;
     let files = open_sealed(&shelves, anchor)?.into_iter().map(|part| part.unit);
     let files = files.collect::<Result<Vec<_>, _>>()?;
     let head = match copy {
@@ -176,7 +201,33 @@ fn judge(
     let gaps = files.iter().flat_map(|unit| unit.file.identity().gaps.iter().copied()).collect();
     let (log_id, object_format) = (shelves.log_id, shelves.object_format);
     let now = env.now();
-    Ok((damage, Sealed { log_id, object_format, head, anchor, gaps, now }))
+    let sealed = Sealed { log_id, object_format, head, anchor, gaps, now };
+    Ok(Judged { damage, sealed, files })
+}
+
+/// A table is made of a history file, and outlives it only if that was lost.
+fn expect_no_more(shelves: &Shelves, sealed: Seq) -> Result<(), ResumeError> {
+    let newest = shelves.list(&shelves.tables)?.into_iter().max_by_key(|range| range.last);
+    match newest.filter(|range| range.last > sealed) {
+        Some(range) => Err(ResumeError::MoreSealed {
+            table: shelves.tables.path(range),
+            first: range.first,
+            last: range.last,
+            sealed,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Reads every byte: once the live log goes on behind them, nobody can tell any more that a file was
+/// damaged before.
+fn verify_files(files: &[SealedUnit]) -> Result<(), ReadError> {
+    let mut reached = Timestamp::default();
+    for unit in files {
+        check_history(unit, reached)?;
+        reached = unit.file.identity().last_at;
+    }
+    Ok(())
 }
 
 /// What is wrong with the live log, and the log, if it is an older copy.

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use refstone_log::{Anchor, Env, ErrorKind, ObjectFormat, Seq};
+use refstone_log::{Anchor, Env, ErrorKind, Gaps, ObjectFormat, Seq};
 
 use crate::digest::Digest;
 use crate::error::{OpenError, ReadError};
-use crate::fit::{another_log, newer_history, of_another_log};
+use crate::fit::{another_log, given_up_history, newer_history, of_another_log};
 use crate::name::RefName;
 use crate::ranges::{SeqRange, Shelf, chain, pieces};
 use crate::sealed::{self, HistoryFile};
@@ -114,12 +114,19 @@ impl Shelves {
         ReadError::because(ErrorKind::Corrupt, problem)
     }
 
-    /// Refuses history of another log, and history that goes further than the live log: its anchor and
-    /// its newest transaction are given.
-    pub(crate) fn refuse_misfit(&self, anchor: Anchor, newest: Seq) -> Result<(), ReadError> {
+    /// Refuses history that did not come from the live log, or goes further: its anchor, its newest
+    /// transaction and its gaps are given.
+    pub(crate) fn refuse_misfit(
+        &self,
+        anchor: Anchor,
+        newest: Seq,
+        gaps: &Gaps,
+    ) -> Result<(), ReadError> {
         let (env, shelf, files) = (&*self.env, &self.history, self.list(&self.history)?);
-        let foreign = another_log(env, shelf, &files, anchor.seq, self.log_id);
-        match foreign.or_else(|| newer_history(shelf, &files, newest)) {
+        let misfit = another_log(env, shelf, &files, anchor.seq, self.log_id)
+            .or_else(|| newer_history(shelf, &files, newest))
+            .or_else(|| given_up_history(shelf, &files, gaps));
+        match misfit {
             Some(problem) => Err(problem),
             None => Ok(()),
         }

@@ -235,7 +235,7 @@ impl RefStore {
             object_format: log.object_format(),
             head: initial_head(dir, log.head())?,
         };
-        shelves.refuse_misfit(log.anchor(), log.durable_seq())?;
+        shelves.refuse_misfit(log.anchor(), log.durable_seq(), log.gaps())?;
         let tables = shelves.load_or_rebuild(log.anchor())?;
         let sealed = Snapshot::start(&shelves.head, tables);
         state.start(replay.finish_above(dir, &sealed)?);

@@ -30,9 +30,12 @@ pub struct StoreReport {
     pub tables: Checked,
     /// Damage to the log or to its history: what was durable cannot be read.
     pub damage: Vec<OpenError>,
-    /// Tables that are missing, damaged, or say something else than history. Nothing is lost by
-    /// that: [`crate::RefStore::rebuild`] makes them anew.
+    /// Tables that are damaged, or say something else than history. Nothing is lost by that:
+    /// [`crate::RefStore::rebuild`] makes them anew.
     pub damaged_tables: Vec<ReadError>,
+    /// Tables that are not there, as in a backup without them. The next opening makes them, so that is
+    /// no damage.
+    pub missing_tables: Vec<ReadError>,
 }
 
 /// Files that were checked and found sound.
@@ -165,6 +168,9 @@ impl Checking {
                 Ok(table) => {
                     report.tables.add(table.live_rows() + table.gone_rows(), table.bytes());
                 }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    report.missing_tables.push(error);
+                }
                 Err(error) => report.damaged_tables.push(error),
             }
         }
@@ -246,7 +252,7 @@ fn is_past(
 }
 
 /// Checks a history file, and that it does not begin before the one before it has ended.
-fn check_history(unit: &SealedUnit, reached: Timestamp) -> Result<(), ReadError> {
+pub(crate) fn check_history(unit: &SealedUnit, reached: Timestamp) -> Result<(), ReadError> {
     unit.file.verify()?;
     match unit.file.fetch(&[0])?.first() {
         Some(first) if first.at < reached => {

@@ -291,3 +291,19 @@ fn a_data_directory_has_one_server() {
     let said = second();
     assert!(said.starts_with("serving "), "the lock dies with its process: {said}");
 }
+
+// Breaks: taking any directory for one with repositories.
+#[test]
+fn a_repository_itself_is_not_served() {
+    let scratch = TempDir::new().unwrap();
+    let parent = scratch.path().canonicalize().unwrap();
+    let [ours, bare] = ["ours.git", "bare.git"].map(|name| parent.join(name));
+    run(["init", ours.to_str().unwrap()]).done();
+    git::run(&parent, &["init", "--quiet", "--bare", "bare.git"]);
+    for data in [&ours, &bare] {
+        // An address that does not exist ends a server that would start all the same.
+        let told = run(["serve", data.to_str().unwrap(), "--listen", "nowhere"]);
+        told.failed(2, "this is a repository itself");
+        told.failed(2, &format!("refstone serve {}", parent.display()));
+    }
+}

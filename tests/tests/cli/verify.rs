@@ -25,6 +25,7 @@ fn a_sound_log_is_counted() {
     let expected = json!({
         "ok": true, "transactions": 2, "rows": 3, "first_seq": 1, "last_seq": 2, "bytes": bytes,
         "unpublished": 0, "unfinished_bytes": 0, "gaps": [], "damage": null, "damaged_tables": [],
+        "missing_tables": [],
         "sound_history": [], "all_damage": [],
         "history": {"files": 0, "rows": 0, "bytes": 0},
         "tables": {"files": 0, "rows": 0, "bytes": 0},
@@ -107,4 +108,18 @@ fn a_row_that_is_no_move_of_a_ref_is_damage() {
     log.close().unwrap();
     let told = repo.run("verify", &[]);
     told.failed(1, "transaction 3, row 0: invalid ref name 'refs/heads/a..b'");
+}
+
+// Breaks: taking a missing table for damage.
+#[test]
+fn a_copy_without_tables_is_sound_with_a_note() {
+    let repo = repo_with_two();
+    repo.run("compact", &[]).done();
+    std::fs::remove_dir_all(repo.log_dir().join("tables")).unwrap();
+    let told = repo.run("verify", &[]);
+    assert!(told.done().starts_with("sound: "), "{told:?}");
+    assert!(told.stderr.contains("note: 1 tables are missing"), "{told:?}");
+    let report = &repo.run("verify", &["--json"]).json()[0];
+    assert_eq!((&report["ok"], &report["damaged_tables"]), (&true.into(), &json!([])));
+    assert_eq!(report["missing_tables"].as_array().unwrap().len(), 1);
 }

@@ -41,8 +41,8 @@ fn scratch() -> (ScratchLog, Vec<u8>) {
 #[test]
 fn sequences_that_may_have_been_given_out_are_not_given_out_again() {
     let given_up = |us| sealed(us).given_up();
-    assert_eq!(given_up(0), (Seq::new(41), Seq::new(40 + (1 << 20))));
-    assert_eq!(given_up(5_000_000).1, Seq::new(40 + (1 << 20) + 5_000_000));
+    assert_eq!(given_up(0), (Seq::new(41), Seq::new(40 + (1 << 32))));
+    assert_eq!(given_up(5_000_000).1, Seq::new(40 + (1 << 32) + 5_000_000));
     assert_eq!(given_up(-5_000_000), given_up(0), "a clock that was set back");
     assert!(given_up(i64::MAX - sealed(0).anchor.at.as_micros()).1 < Seq::MAX);
 

@@ -31,8 +31,10 @@ pub struct Sealed {
     pub now: Timestamp,
 }
 
-/// Given up for the sake of a clock that was set back a little.
-const SPARE: u64 = 1 << 20;
+/// Given up for the sake of a clock that was set back by up to an hour, and of what repairs of the lost
+/// log have given up: a million sequences each time that its end was cut off, however little time that
+/// took. Two of them and a loss within a second must not give a sequence out twice.
+const SPARE: u64 = 1 << 32;
 
 impl Sealed {
     /// The sequences behind the last sealed one that a lost live log may have given out since. They
@@ -104,4 +106,27 @@ fn swap(
     let named = env.rename(&successor.path, &live);
     named.map_err(OpenError::io(&live, "give the new log its name"))?;
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repair::survey::CUT_OFF;
+
+    // Breaks: a spare of 2^20, which one repair of a file that was cut off uses up.
+    #[test]
+    fn what_two_repairs_gave_up_within_a_second_is_given_up_again() {
+        let anchor = Anchor { seq: Seq::new(7), crc: 0, at: Timestamp::from_micros(1_000_000) };
+        let sealed = Sealed {
+            log_id: [0; 16],
+            object_format: ObjectFormat::Sha1,
+            head: Vec::new(),
+            anchor,
+            gaps: Vec::new(),
+            now: Timestamp::from_micros(1_500_000),
+        };
+        let (first, last) = sealed.given_up();
+        assert_eq!(first, Seq::new(8));
+        assert!(last.get() > 7 + 2 * (CUT_OFF + 1_000_000), "{last}");
+    }
 }

@@ -21,7 +21,7 @@ use crate::walk::{Step, Walk};
 /// Sequences that are given up where a file was cut off, so that nobody knows how many it had.
 ///
 /// They cost nothing, and one that is given out twice would make two transactions out of one.
-const CUT_OFF: u64 = 1 << 20;
+pub(super) const CUT_OFF: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Survey {

@@ -204,6 +204,81 @@ fn history_must_be_whole() {
     }
 }
 
+// Breaks: not looking whether tables go further than history.
+#[test]
+fn history_that_ends_before_a_table_does_is_not_whole() {
+    let scratch = closed_store();
+    let dir = scratch.dir();
+    fs::remove_file(dir.join("refs.arrow")).unwrap();
+    fs::remove_file(dir.join("history/5-8.parquet")).unwrap();
+    let error = run(&dir).unwrap_err();
+    assert!(matches!(error, ResumeError::MoreSealed { .. }), "{error}");
+    let said = error.to_string();
+    for words in ["5-8.arrow", "transactions 5 to 8", "ends with 4", "Restore it", "move the table"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!dir.join("refs.arrow").exists());
+    fs::rename(dir.join("tables/5-8.arrow"), dir.join("aside")).unwrap();
+    assert_eq!(run(&dir).unwrap().sealed_seq, Seq::new(4));
+}
+
+// Breaks: opening the files of history without reading them.
+#[test]
+fn every_block_of_history_is_checked_before_a_log_goes_on_behind_it() {
+    let sound = fs::read(closed_store().dir().join("history/1-4.parquet")).unwrap();
+    // The footer tells of itself when the file is opened.
+    for at in [8, sound.len() / 8] {
+        let scratch = closed_store();
+        let dir = scratch.dir();
+        fs::remove_file(dir.join("refs.arrow")).unwrap();
+        let file = dir.join("history/1-4.parquet");
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[at] ^= 1;
+        fs::write(&file, bytes).unwrap();
+        for dry_run in [true, false] {
+            let options = ResumeOptions { dry_run, head: None };
+            let error = resume(&dir, &options).unwrap_err();
+            assert!(error.to_string().contains("1-4.parquet"), "{error}");
+            assert!(!dir.join("refs.arrow").exists());
+        }
+    }
+}
+
+// Breaks: not comparing the gaps of the live log with the files of history.
+#[test]
+fn a_history_file_in_a_gap_of_the_live_log_is_refused_and_found() {
+    let mut scratch = closed_store();
+    let dir = scratch.dir();
+    scratch.reopen_closed();
+    compact(&scratch.store);
+    scratch.store.close().unwrap();
+    fs::remove_file(dir.join("refs.arrow")).unwrap();
+    let [file, table] = ["history/9-10.parquet", "tables/9-10.arrow"].map(|name| dir.join(name));
+    fs::rename(&file, dir.join("aside")).unwrap();
+    fs::remove_file(table).unwrap();
+    assert_eq!(run(&dir).unwrap().sealed_seq, Seq::new(8));
+    for is_written in [false, true] {
+        if is_written {
+            fs::rename(&file, dir.join("aside")).unwrap();
+            scratch.reopen_closed();
+            commit(&scratch.store, 40..=40);
+            scratch.store.close().unwrap();
+        }
+        fs::rename(dir.join("aside"), &file).unwrap();
+        let report = verify(&dir).unwrap();
+        assert!(!report.is_sound());
+        let said = [RefStore::open(&dir).unwrap_err().to_string(), report.damage[0].to_string()];
+        assert!(said.iter().all(|said| said.contains("9-10.parquet")), "{said:?}");
+        if is_written {
+            assert!(said.iter().all(|said| said.contains("recorded as lost")), "{said:?}");
+        }
+    }
+    fs::remove_file(&file).unwrap();
+    assert!(verify(&dir).unwrap().is_sound());
+    scratch.reopen_closed();
+}
+
 // Breaks: guessing what HEAD pointed to.
 #[test]
 fn where_head_began_is_told_by_the_table_or_asked_for() {
