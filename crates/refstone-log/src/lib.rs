@@ -9,6 +9,7 @@
 //! `docs/format.md` has the bytes, `docs/durability.md` the promises.
 
 mod backward;
+mod commit;
 mod create;
 mod doubt;
 mod env;
@@ -22,6 +23,7 @@ mod idle;
 mod kind;
 mod layer;
 mod log;
+mod options;
 mod os_env;
 #[cfg_attr(feature = "shuttle", path = "shuttle/pool.rs")]
 mod pool;
@@ -47,6 +49,7 @@ mod within;
 mod writer;
 
 pub use backward::BackwardReader;
+pub use commit::{Ack, Commit, Stage};
 pub use create::RefLogOptions;
 pub use env::{Env, EnvFile, EnvLock, FileId};
 pub use error::{AppendError, CommitError, Damage, DamageKind, ErrorKind, OpenError, RewriteError};
@@ -58,7 +61,8 @@ pub use gate::{Hold, SyncGate};
 pub use gather::Gathering;
 pub use kind::{DecodedRefRow, ObjectFormat, RefRow, Rows, UnknownObjectFormat};
 pub use layer::{EnvLayer, FileLayer};
-pub use log::{Ack, Commit, Log, LogOptions, Mode, NoObserver, Observer, Resting, Stage};
+pub use log::Log;
+pub use options::{LogOptions, Mode, NoObserver, Observer, Resting};
 pub use os_env::OsEnv;
 pub use private_env::PrivateOsEnv;
 pub use reader::LogReader;

@@ -1,13 +1,11 @@
 //! The log: stage under the writer mutex, wait at the gate.
 
-use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 
+use crate::commit::{Commit, Stage};
 use crate::create::{self, RefLogOptions};
 use crate::env::{Env, EnvLock};
 use crate::error::{AppendError, CommitError, OpenError, RewriteError};
@@ -16,96 +14,21 @@ use crate::frame::decode::SharedSchema;
 use crate::frame::gaps::Gaps;
 use crate::frame::schema::{Anchor, Identity};
 use crate::frame::{Frame, WORD_LEN};
-use crate::gate::{NeedsLeader, Outcome, SyncGate, Ticket};
+use crate::gate::{Outcome, SyncGate, Ticket};
 use crate::idle;
 use crate::kind::{ObjectFormat, Rows};
-use crate::pool;
+use crate::options::{LogOptions, Mode, Observer, Resting};
 use crate::recover::{Recovered, Recovery, explain_open, recover};
 use crate::rest::Live;
 use crate::rewrite::{Rewritten, Sealer};
 use crate::round::Leader;
 use crate::sabotage::{self, Sabotage};
 use crate::seq::Seq;
-use crate::space::{Floor, MinFree};
+use crate::space::Floor;
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::waits::Waits;
 use crate::within::{self, Held, Within};
 use crate::writer::Writer;
-
-/// Told of the log's progress by the leader of each round.
-///
-/// A panic in either method stops the log, as a panic of the leader does. Neither can wait on its
-/// own log, since the leader is waiting for it: it gets [`Reentered`](CommitError::Reentered).
-pub trait Observer: fmt::Debug + Send + Sync {
-    /// All up to `through` is acknowledged: durable, unless the log is [`Buffered`](Mode::Buffered).
-    ///
-    /// Called in order, by one thread at a time, without the writer mutex, and before any waiter
-    /// returns. A sequence may be told more than once.
-    fn durable(&self, through: Seq);
-
-    /// All that was staged after `to` has failed and is withdrawn.
-    ///
-    /// Called under the writer mutex, before the sequences are given out again.
-    fn rolled_back(&self, to: Seq);
-}
-
-/// An observer with nothing to do.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoObserver;
-
-impl Observer for NoObserver {
-    fn durable(&self, _through: Seq) {}
-    fn rolled_back(&self, _to: Seq) {}
-}
-
-/// When a transaction is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// When frame, file name and directory are on stable storage. Survives a power cut.
-    #[default]
-    Durable,
-    /// When the kernel has the bytes. Survives a killed process; a power cut takes what was not
-    /// followed by [`Log::sync`]. For bulk loads, ended by one sync.
-    ///
-    /// Readers in this process see what is acknowledged; readers of the file only what is durable.
-    Buffered,
-}
-
-/// When a log that nobody writes closes its file; see [`Log::rest`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Resting {
-    /// After a second or two, or earlier if more than 256 logs of the process are awake. One thread
-    /// of the process sees to that while any log is awake.
-    #[default]
-    WhenIdle,
-    /// When it is opened, and when [`Log::rest`] is called.
-    ByHand,
-}
-
-/// How a log is opened. The default is a durable log that leaves 64 MiB of its file system free, and
-/// that keeps its file open while it is written.
-///
-/// ```
-/// use refstone_log::{LogOptions, MinFree};
-/// let options = LogOptions { min_free: MinFree::Bytes(1 << 30), ..LogOptions::default() };
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogOptions {
-    /// When a transaction is acknowledged.
-    pub mode: Mode,
-    /// How much of the file system stays free.
-    pub min_free: MinFree,
-    /// When it closes its file.
-    pub resting: Resting,
-}
-
-impl From<Mode> for LogOptions {
-    fn from(mode: Mode) -> LogOptions {
-        LogOptions { mode, ..LogOptions::default() }
-    }
-}
 
 /// A durable log of transactions whose file is an Arrow IPC stream.
 ///
@@ -135,7 +58,7 @@ impl From<Mode> for LogOptions {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Log {
-    inner: Arc<Owned>,
+    pub(crate) inner: Arc<Owned>,
 }
 
 /// Closes the log with its last owner. Whoever looks after idle logs has a handle on the inside, and
@@ -544,7 +467,7 @@ impl Inner {
     }
 
     /// Refuses to wait for a leader in a thread that one is waiting for.
-    fn refuse_to_wait(&self, operation: &'static str) -> Result<(), CommitError> {
+    pub(crate) fn refuse_to_wait(&self, operation: &'static str) -> Result<(), CommitError> {
         within::refuse(self, &[Held::Writer, Held::Turn], operation)
     }
 
@@ -632,126 +555,5 @@ impl Inner {
         self.sync_file(&mut leader).map_err(|error| CommitError::Unknown {
             cause: format!("syncing the closed log failed: {error}").into(),
         })
-    }
-}
-
-/// The writer's side of the log, under its mutex. See [`Log::append_with`].
-#[derive(Debug)]
-pub struct Stage<'a> {
-    log: &'a Log,
-    writer: &'a mut Writer,
-}
-
-impl Stage<'_> {
-    /// Stages one transaction: one frame, all or nothing.
-    ///
-    /// # Errors
-    /// If the rows cannot be written or there is no space: nothing was staged, no sequence spent.
-    pub fn append<R: Rows + ?Sized>(&mut self, rows: &R) -> Result<Commit, AppendError> {
-        let inner = &self.log.inner;
-        if self.writer.live.is_at_rest() {
-            inner.wake(self.writer)?;
-        }
-        let now = inner.env.now();
-        let seq = self.writer.stage(rows, now, inner.gate.durable_seq())?;
-        if self.writer.has_awaited() == Some(true) {
-            inner.gathered.notify_one();
-        }
-        Ok(self.commit(seq))
-    }
-
-    /// A commit of nothing new, that waits until `seq` is durable.
-    ///
-    /// For an answer that rests on what was staged: it may be given once that is durable, and
-    /// must not be given if that fails.
-    ///
-    /// A sequence that was not given out yet counts as the newest that was.
-    pub fn covering(&self, seq: Seq) -> Commit {
-        if sabotage::is(Sabotage::AnswerAtOnce) {
-            return self.commit(Seq::ZERO);
-        }
-        self.commit(seq.min(self.writer.tail.seq))
-    }
-
-    fn commit(&self, seq: Seq) -> Commit {
-        let generation = self.log.inner.gate.generation();
-        Commit { log: self.log.clone(), ticket: Ticket { seq, generation }, task: None }
-    }
-
-    /// The sequence that the next transaction gets.
-    #[must_use]
-    pub fn next_seq(&self) -> Seq {
-        self.writer.tail.seq.next()
-    }
-}
-
-/// A staged transaction. Only waiting on it yields the acknowledgement and the sequence.
-///
-/// Wait with [`wait`](Commit::wait) from a thread, or `.await` it: the two are the same promise.
-/// Dropping it neither cancels nor delays: it stays staged for the next leader, or for close.
-#[derive(Debug)]
-#[must_use = "a transaction is not durable before `wait` returns"]
-pub struct Commit {
-    log: Log,
-    ticket: Ticket,
-    /// Its number at the gate, once it was polled.
-    task: Option<u64>,
-}
-
-impl Commit {
-    /// Waits until the transaction is durable: frame, file name and directory are on stable
-    /// storage. (In a [`Buffered`](Mode::Buffered) log: until the kernel has it.)
-    ///
-    /// # Errors
-    /// [`NotCommitted`](CommitError::NotCommitted): it did not happen.
-    /// [`Unknown`](CommitError::Unknown): reopen the log to learn whether it did.
-    /// [`Poisoned`](CommitError::Poisoned): an earlier failure stopped the log; it did not happen.
-    /// [`Reentered`](CommitError::Reentered): this thread runs code of an [`Observer`] or of
-    /// [`append_with`](Log::append_with); the transaction stays staged.
-    pub fn wait(self) -> Result<Ack, CommitError> {
-        let inner: &Inner = &self.log.inner;
-        inner.refuse_to_wait("wait for a commit")?;
-        match inner.gate.barrier(self.ticket, inner) {
-            Err(error) if !sabotage::is(Sabotage::DropBarrierResult) => Err(error),
-            _ => Ok(Ack { seq: self.ticket.seq }),
-        }
-    }
-}
-
-/// Ready when the transaction is durable, or never will be. A thread of a small process-wide pool
-/// leads for all that are polled, so a task that is slow, or dropped, holds up nobody.
-impl Future for Commit {
-    type Output = Result<Ack, CommitError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let inner = &this.log.inner;
-        let (answer, needs_leader) = inner.gate.poll(this.ticket, &mut this.task, context);
-        if needs_leader == NeedsLeader::Yes {
-            pool::lead(inner.clone());
-        }
-        answer.map_ok(|()| Ack { seq: this.ticket.seq })
-    }
-}
-
-impl Drop for Commit {
-    fn drop(&mut self) {
-        if let Some(task) = self.task {
-            self.log.inner.gate.forget_task(task);
-        }
-    }
-}
-
-/// Proof that a transaction is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ack {
-    seq: Seq,
-}
-
-impl Ack {
-    /// The transaction's sequence.
-    #[must_use]
-    pub fn seq(self) -> Seq {
-        self.seq
     }
 }
