@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use refstone::{
-    Compacting, CreateOptions, Edit, Env, ObjectFormat, ObjectId, OpenOptions, OsEnv, RefName,
-    RefStore, Resting, Transaction,
+    CompactOptions, Compacted, Compacting, CreateOptions, Edit, Env, ObjectFormat, ObjectId,
+    OpenOptions, OsEnv, RefMove, RefName, RefStore, Resting, Transaction, history,
 };
 use refstone_log::{EnvFile, EnvLayer, FileLayer};
 
@@ -30,6 +30,69 @@ pub(crate) fn tx(edits: impl IntoIterator<Item = Edit>) -> Transaction {
     let mut tx = Transaction::new("tester");
     tx.extend(edits);
     tx
+}
+
+/// For each number a transaction that moves `hot` and makes a branch.
+pub(crate) fn commit_numbers(store: &RefStore, numbers: std::ops::RangeInclusive<u8>) {
+    for number in numbers {
+        let edits = ["hot", &format!("b{number}")].map(|name| Edit::set(head(name), oid(number)));
+        store.commit(&tx(edits)).unwrap();
+    }
+}
+
+/// Takes all transactions out of the live log.
+pub(crate) fn compact(store: &RefStore) -> Compacted {
+    store.compact(CompactOptions::default(), &mut |_| ()).unwrap()
+}
+
+/// Some transactions that create, move, delete and create again.
+pub(crate) fn fill(scratch: &Scratch, from: u8, to: u8) {
+    for number in from..to {
+        let target = oid(number.max(1));
+        scratch.store.commit(&tx([Edit::set(head("hot"), target)])).unwrap();
+        let name = head(&format!("topic-{}", number % 7));
+        let edit = match number % 3 {
+            0 => Edit::delete(name),
+            _ => Edit::set(name, target),
+        };
+        scratch.store.commit(&tx([edit])).unwrap();
+    }
+}
+
+/// Enough for a store to compact itself.
+pub(crate) fn commit_until_due(scratch: &Scratch) {
+    let edit = |number: u32| {
+        let mut id = [1; 20];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        tx([Edit::set(head("a"), refstone::ObjectId::from_bytes(&id).unwrap())])
+    };
+    let batch: Vec<_> = (0..9000).map(edit).collect();
+    scratch.store.commit_batch(&batch).into_iter().for_each(|outcome| {
+        outcome.unwrap();
+    });
+    scratch.store.commit(&edit(9000)).unwrap();
+}
+
+/// What is in a directory, sorted.
+pub(crate) fn names(dir: &std::path::Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+/// Waits up to a minute.
+pub(crate) fn wait_until(what: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !what() {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// All moves, oldest first.
+pub(crate) fn moves(dir: &Path) -> Vec<RefMove> {
+    history(dir, None).unwrap().map(Result::unwrap).collect()
 }
 
 /// A store in a directory of its own, which goes with it.

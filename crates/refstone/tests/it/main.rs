@@ -4,6 +4,7 @@
 
 mod common;
 mod compaction;
+mod compaction_failures;
 mod newest;
 mod repaired;
 

@@ -5,29 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use refstone::{
-    At, CompactOptions, Edit, Env, ErrorKind, OpenError, RefMove, RefStore, ResumeError,
-    ResumeOptions, Seq, Timestamp, history, history_after, history_newest_first,
-    history_newest_first_with, history_with, read_seq, read_view, read_view_at, read_view_with,
-    resume, survey, verify,
+    At, Env, ErrorKind, OpenError, RefMove, RefStore, ResumeError, ResumeOptions, Seq, Timestamp,
+    history, history_after, history_newest_first, history_newest_first_with, history_with,
+    read_seq, read_view, read_view_at, read_view_with, resume, survey, verify,
 };
 use refstone_log::{LogReader, OsEnv};
 
-use crate::common::{Scratch, env_with, head, listing, oid, tx};
-
-fn commit(store: &RefStore, numbers: std::ops::RangeInclusive<u8>) {
-    for number in numbers {
-        let edits = ["hot", &format!("b{number}")].map(|name| Edit::set(head(name), oid(number)));
-        store.commit(&tx(edits)).unwrap();
-    }
-}
-
-fn compact(store: &RefStore) {
-    store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
-}
-
-fn moves(dir: &Path) -> Vec<RefMove> {
-    history(dir, None).unwrap().map(Result::unwrap).collect()
-}
+use crate::common::{Scratch, commit_numbers, compact, env_with, listing, moves};
 
 /// What the readers say that give all or nothing.
 fn refusals(dir: &Path) -> Vec<OpenError> {
@@ -81,12 +65,12 @@ fn an_older_copy_is_refused_by_readers_with_the_words_of_an_opening() {
         let dir = scratch.dir();
         let live = dir.join("refs.arrow");
         if compacted_before {
-            commit(&scratch.store, 1..=3);
+            commit_numbers(&scratch.store, 1..=3);
             compact(&scratch.store);
         }
-        commit(&scratch.store, 4..=6);
+        commit_numbers(&scratch.store, 4..=6);
         let old = fs::read(&live).unwrap();
-        commit(&scratch.store, 7..=9);
+        commit_numbers(&scratch.store, 7..=9);
         compact(&scratch.store);
         let sealed = moves(&dir);
         scratch.store.close().unwrap();
@@ -102,9 +86,9 @@ fn an_older_copy_is_refused_by_readers_with_the_words_of_an_opening() {
 fn another_log_is_refused_and_called_that() {
     let scratch = Scratch::new();
     let dir = scratch.dir();
-    commit(&scratch.store, 1..=3);
+    commit_numbers(&scratch.store, 1..=3);
     compact(&scratch.store);
-    commit(&scratch.store, 4..=6);
+    commit_numbers(&scratch.store, 4..=6);
     compact(&scratch.store);
     let sealed = moves(&dir);
     scratch.store.close().unwrap();
@@ -113,7 +97,7 @@ fn another_log_is_refused_and_called_that() {
     for (sealed_of_other, newest) in [(0, 2), (0, 9), (2, 4), (2, 9)] {
         let other = Scratch::new();
         for number in 1..=newest {
-            commit(&other.store, number..=number);
+            commit_numbers(&other.store, number..=number);
             if number == sealed_of_other {
                 compact(&other.store);
             }
@@ -132,7 +116,7 @@ fn another_log_is_refused_and_called_that() {
     // The anchor lies where history ends, and behind that.
     for sealed_of_other in [6, 8] {
         let other = Scratch::new();
-        commit(&other.store, 1..=sealed_of_other);
+        commit_numbers(&other.store, 1..=sealed_of_other);
         compact(&other.store);
         other.store.close().unwrap();
         fs::copy(other.dir().join("refs.arrow"), &live).unwrap();
@@ -167,12 +151,12 @@ fn a_reader_that_is_overtaken_by_compactions_is_not_refused() {
     ];
     for read in readers {
         let scratch = Scratch::new();
-        commit(&scratch.store, 1..=3);
+        commit_numbers(&scratch.store, 1..=3);
         let store = scratch.store.clone();
         // Twice, so that history goes further than the file that the reader has open.
         let mut overtaking = Some(move || {
             compact(&store);
-            commit(&store, 4..=6);
+            commit_numbers(&store, 4..=6);
             compact(&store);
         });
         let env = env_with(move |what, _| {
@@ -192,7 +176,7 @@ fn a_crash_before_what_was_sealed_was_published_makes_no_older_copy() {
     let scratch = Scratch::new();
     let dir = scratch.dir();
     let live = dir.join("refs.arrow");
-    commit(&scratch.store, 1..=3);
+    commit_numbers(&scratch.store, 1..=3);
     let mut reader = LogReader::open(&OsEnv, &dir).unwrap();
     let mut starts = vec![reader.offset()];
     while reader.next().unwrap().is_some() {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use refstone::{
-    CompactOptions, CreateOptions, Edit, ErrorKind, Mode, ObjectId, OpenOptions, RefMove, RefStore,
-    Seq, history, history_newest_first,
+    CreateOptions, Edit, ErrorKind, Mode, ObjectId, OpenOptions, RefMove, RefStore, Seq, history,
+    history_newest_first,
 };
 
-use crate::common::{Scratch, head, oid, tx};
+use crate::common::{Scratch, compact, head, oid, tx};
 
 /// Moves `topic` so many times; nobody waits but for the last.
 fn stage(store: &RefStore, topic: &str, count: u32) {
@@ -18,10 +18,6 @@ fn stage(store: &RefStore, topic: &str, count: u32) {
         last = Some(store.stage(&tx([Edit::set(head(topic), id)])).unwrap());
     }
     last.unwrap().wait().unwrap();
-}
-
-fn compact(store: &RefStore) {
-    store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
 }
 
 /// Bytes that some work reads.

@@ -6,25 +6,10 @@ use std::path::Path;
 
 use refstone::{
     CompactOptions, CreateOptions, Edit, ErrorKind, ObjectFormat, RefMove, RefName, RefStore,
-    ResumeError, ResumeOptions, Resumed, Seq, history, resume, verify,
+    ResumeError, ResumeOptions, Resumed, Seq, read_view, resume, verify,
 };
 
-use crate::common::{Scratch, head, name, oid, tx};
-
-fn commit(store: &RefStore, numbers: std::ops::RangeInclusive<u8>) {
-    for number in numbers {
-        let edits = ["hot", &format!("b{number}")].map(|name| Edit::set(head(name), oid(number)));
-        store.commit(&tx(edits)).unwrap();
-    }
-}
-
-fn compact(store: &RefStore) {
-    store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
-}
-
-fn moves(dir: &Path) -> Vec<RefMove> {
-    history(dir, None).unwrap().map(Result::unwrap).collect()
-}
+use crate::common::{Scratch, commit_numbers, compact, head, moves, name, oid, tx};
 
 fn run(dir: &Path) -> Result<Resumed, ResumeError> {
     resume(dir, &ResumeOptions::default())
@@ -34,10 +19,10 @@ fn run(dir: &Path) -> Result<Resumed, ResumeError> {
 fn closed_store() -> Scratch {
     let scratch = Scratch::new();
     for numbers in [1..=4, 5..=8] {
-        commit(&scratch.store, numbers);
+        commit_numbers(&scratch.store, numbers);
         compact(&scratch.store);
     }
-    commit(&scratch.store, 9..=10);
+    commit_numbers(&scratch.store, 9..=10);
     scratch.store.close().unwrap();
     scratch
 }
@@ -97,11 +82,11 @@ fn a_store_that_went_on_is_as_any_other() {
     fs::remove_file(dir.join("refs.arrow")).unwrap();
     let given_up = run(&dir).unwrap().given_up;
     scratch.reopen_closed();
-    commit(&scratch.store, 30..=33);
+    commit_numbers(&scratch.store, 30..=33);
     compact(&scratch.store);
-    commit(&scratch.store, 34..=35);
+    commit_numbers(&scratch.store, 34..=35);
     scratch.store.compact(merge_all(), &mut |_| ()).unwrap();
-    commit(&scratch.store, 36..=36);
+    commit_numbers(&scratch.store, 36..=36);
     let report = verify(&dir).unwrap();
     assert!(report.is_sound(), "{report:?}");
     assert_eq!(report.live.gaps, [given_up]);
@@ -128,12 +113,12 @@ fn an_older_copy_gives_way_to_a_log_behind_history_and_is_kept() {
         let dir = scratch.dir();
         let live = dir.join("refs.arrow");
         if compacted_before {
-            commit(&scratch.store, 1..=3);
+            commit_numbers(&scratch.store, 1..=3);
             compact(&scratch.store);
         }
-        commit(&scratch.store, 4..=6);
+        commit_numbers(&scratch.store, 4..=6);
         let old = fs::read(&live).unwrap();
-        commit(&scratch.store, 7..=9);
+        commit_numbers(&scratch.store, 7..=9);
         compact(&scratch.store);
         let before = moves(&dir);
         scratch.store.close().unwrap();
@@ -151,7 +136,7 @@ fn an_older_copy_gives_way_to_a_log_behind_history_and_is_kept() {
         assert_eq!(fs::read(kept).unwrap(), old);
         assert_eq!(moves(&dir), before);
         scratch.reopen_closed();
-        commit(&scratch.store, 10..=10);
+        commit_numbers(&scratch.store, 10..=10);
         assert!(verify(&dir).unwrap().is_sound());
     }
 }
@@ -162,16 +147,16 @@ fn a_copy_that_went_another_way_is_refused_and_nothing_is_changed() {
     let mut scratch = Scratch::new();
     let dir = scratch.dir();
     let live = dir.join("refs.arrow");
-    commit(&scratch.store, 1..=3);
+    commit_numbers(&scratch.store, 1..=3);
     let old = fs::read(&live).unwrap();
-    commit(&scratch.store, 4..=9);
+    commit_numbers(&scratch.store, 4..=9);
     compact(&scratch.store);
     scratch.store.close().unwrap();
     fs::rename(dir.join("history"), dir.join("aside")).unwrap();
     fs::rename(dir.join("tables"), dir.join("aside-2")).unwrap();
     fs::write(&live, old).unwrap();
     scratch.reopen_closed();
-    commit(&scratch.store, 50..=51);
+    commit_numbers(&scratch.store, 50..=51);
     scratch.store.close().unwrap();
     fs::rename(dir.join("aside"), dir.join("history")).unwrap();
     let before = fs::read(&live).unwrap();
@@ -262,7 +247,7 @@ fn a_history_file_in_a_gap_of_the_live_log_is_refused_and_found() {
         if is_written {
             fs::rename(&file, dir.join("aside")).unwrap();
             scratch.reopen_closed();
-            commit(&scratch.store, 40..=40);
+            commit_numbers(&scratch.store, 40..=40);
             scratch.store.close().unwrap();
         }
         fs::rename(dir.join("aside"), &file).unwrap();
@@ -270,6 +255,7 @@ fn a_history_file_in_a_gap_of_the_live_log_is_refused_and_found() {
         assert!(!report.is_sound());
         let said = [RefStore::open(&dir).unwrap_err().to_string(), report.damage[0].to_string()];
         assert!(said.iter().all(|said| said.contains("9-10.parquet")), "{said:?}");
+        assert_eq!(read_view(&dir).unwrap_err().kind(), ErrorKind::Corrupt);
         if is_written {
             assert!(said.iter().all(|said| said.contains("recorded as lost")), "{said:?}");
         }
@@ -289,7 +275,7 @@ fn where_head_began_is_told_by_the_table_or_asked_for() {
         let options = CreateOptions { object_format, head: name("refs/heads/trunk") };
         RefStore::create(dir, &options).unwrap();
         let store = RefStore::open(dir).unwrap();
-        commit(&store, 1..=3);
+        commit_numbers(&store, 1..=3);
         compact(&store);
         store.close().unwrap();
         fs::remove_file(dir.join("refs.arrow")).unwrap();
