@@ -1,13 +1,14 @@
 //! Logs in scratch directories, and rows to put in them.
 
+use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use refstone_log::{
-    DecodedRefRow, Env, Log, LogOptions, LogReader, Mode, NoObserver, ObjectFormat, OpenError,
-    OsEnv, Recovery, RefLogOptions, RefRow, Resting,
+    DecodedRefRow, Env, Leaving, Log, LogOptions, LogReader, Mode, NoObserver, ObjectFormat,
+    OpenError, OsEnv, Recovery, RefLogOptions, RefRow, Resting, Sealer,
 };
 use tempfile::TempDir;
 
@@ -212,5 +213,16 @@ impl From<&DecodedRefRow<'_>> for Row {
             symref: row.symref.as_deref().map(<[u8]>::to_vec),
             message: row.message.as_deref().map(<[u8]>::to_vec),
         }
+    }
+}
+
+/// A sealer that lets transactions leave and keeps nothing of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Drops;
+
+impl Sealer for Drops {
+    fn seal(&mut self, leaving: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        while leaving.next()?.is_some() {}
+        Ok(())
     }
 }

@@ -177,17 +177,17 @@ fn one_run(
 ) -> Result<(Run, u64)> {
     let dir = tempfile::tempdir_in(bench.dir)?;
     let store = (peer.open)(dir.path(), keep)?;
-    let sessions = (0..writers)
+    let writing = (0..writers)
         .map(|writer| Ok((Mover::new(writer, mode.batch), store.writer()?)))
         .collect::<Result<Vec<_>>>()?;
     let never = AtomicBool::new(false);
-    let (run, sessions) = closed_loop(sessions, mode.length, &never, |(mover, writer)| {
+    let (run, writing) = closed_loop(writing, mode.length, &never, |(mover, writer)| {
         writer.commit(mover.step())?;
         Ok(Duration::ZERO)
     })?;
     let mut lost = 0;
     // Asking git starts a process each, so a few of many writers must do.
-    for (mover, _) in sessions.iter().step_by(sessions.len().div_ceil(8)) {
+    for (mover, _) in writing.iter().step_by(writing.len().div_ceil(8)) {
         let last = mover.last().last().expect("a transaction has a move");
         if !store.holds(&last.name, &last.new)? {
             loud(&format!("{}: {} is not at its last value", peer.name, last.name));

@@ -60,26 +60,26 @@ struct Worked {
     own_io: Duration,
 }
 
-/// Runs one thread per session until the time is over, or `stop` is set. A commit counts if its
+/// Runs one thread per writer until the time is over, or `stop` is set. A commit counts if its
 /// answer comes within the measured time.
 ///
 /// `commit` returns how long its thread did I/O itself (zero where that is not known). Returns the
-/// sessions too, as the last commit of each left them.
+/// writers too, as the last commit of each left them.
 pub fn closed_loop<S: Send>(
-    mut sessions: Vec<S>,
+    mut writing: Vec<S>,
     length: Length,
     stop: &AtomicBool,
     commit: impl Fn(&mut S) -> Result<Duration> + Sync,
 ) -> Result<(Run, Vec<S>)> {
-    let writers = sessions.len();
+    let writers = writing.len();
     let phase = AtomicU8::new(WARM_UP);
     let start = Barrier::new(writers + 1);
     let (seconds, worked) = thread::scope(|scope| {
-        let threads: Vec<_> = sessions
+        let threads: Vec<_> = writing
             .iter_mut()
-            .map(|session| {
+            .map(|writer| {
                 let (phase, start, commit) = (&phase, &start, &commit);
-                scope.spawn(move || work(session, phase, start, commit))
+                scope.spawn(move || work(writer, phase, start, commit))
             })
             .collect();
         start.wait();
@@ -97,11 +97,11 @@ pub fn closed_loop<S: Send>(
     let worked: Vec<Worked> = worked.into_iter().collect::<Result<_>>()?;
     let own_io = worked.iter().map(|worked| worked.own_io).sum();
     let latency = Latencies::of(worked.into_iter().flat_map(|worked| worked.times));
-    Ok((Run { writers, seconds, latency, own_io }, sessions))
+    Ok((Run { writers, seconds, latency, own_io }, writing))
 }
 
 fn work<S>(
-    session: &mut S,
+    writer: &mut S,
     phase: &AtomicU8,
     start: &Barrier,
     commit: impl Fn(&mut S) -> Result<Duration>,
@@ -110,7 +110,7 @@ fn work<S>(
     start.wait();
     loop {
         let begun = Instant::now();
-        let own_io = commit(session).inspect_err(|_| phase.store(OVER, Ordering::Relaxed));
+        let own_io = commit(writer).inspect_err(|_| phase.store(OVER, Ordering::Relaxed));
         let own_io = own_io.context("a commit failed")?;
         let took = begun.elapsed();
         match phase.load(Ordering::Relaxed) {

@@ -47,7 +47,7 @@ struct Git {
     commits: [String; 2],
 }
 
-struct Session<'a> {
+struct UpdateRef<'a> {
     git: &'a Git,
     child: Child,
     input: ChildStdin,
@@ -85,11 +85,11 @@ impl Store for Git {
         let mut child = command.spawn().context("start git update-ref")?;
         let input = child.stdin.take().context("git's input")?;
         let output = BufReader::new(child.stdout.take().context("git's output")?);
-        let mut session = Session { git: self, child, input, output, request: String::new() };
+        let mut process = UpdateRef { git: self, child, input, output, request: String::new() };
         // So that the process is up before anybody looks at a clock.
-        session.ask("start\n", 1)?;
-        session.ask("abort\n", 1)?;
-        Ok(Box::new(session))
+        process.ask("start\n", 1)?;
+        process.ask("abort\n", 1)?;
+        Ok(Box::new(process))
     }
 
     fn holds(&self, name: &str, value: &Oid) -> Result<bool> {
@@ -100,7 +100,7 @@ impl Store for Git {
     }
 }
 
-impl Writer for Session<'_> {
+impl Writer for UpdateRef<'_> {
     fn commit(&mut self, moves: &[Move]) -> Result<()> {
         let mut request = std::mem::take(&mut self.request);
         request.clear();
@@ -119,7 +119,7 @@ impl Writer for Session<'_> {
     }
 }
 
-impl Session<'_> {
+impl UpdateRef<'_> {
     /// Sends commands, and reads as many answers: git prints `<command>: ok` for each that ends a
     /// phase, at once.
     fn ask(&mut self, request: &str, answers: usize) -> Result<()> {
@@ -136,7 +136,7 @@ impl Session<'_> {
     }
 }
 
-impl Drop for Session<'_> {
+impl Drop for UpdateRef<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

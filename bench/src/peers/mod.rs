@@ -24,14 +24,14 @@ use crate::workload::{ACTOR, Move, Oid};
 
 /// A store that is open.
 pub trait Store: Sync {
-    /// A new session for one thread.
+    /// A new writer for one thread.
     fn writer(&self) -> Result<Box<dyn Writer + '_>>;
 
     /// Whether the ref has this value now.
     fn holds(&self, name: &str, value: &Oid) -> Result<bool>;
 }
 
-/// One thread's session.
+/// What one thread writes with.
 pub trait Writer: Send {
     /// Moves all of these refs or none, durably.
     fn commit(&mut self, moves: &[Move]) -> Result<()>;

@@ -26,7 +26,7 @@ pub(super) const BUFFERED: Peer = Peer {
 
 struct Refstone(RefStore);
 
-struct Session<'a>(&'a RefStore);
+struct Handle<'a>(&'a RefStore);
 
 fn open(dir: &Path, _keep: Keep) -> Result<Box<dyn Store>> {
     let dir = dir.join("refstone");
@@ -43,7 +43,7 @@ fn open_buffered(dir: &Path, _keep: Keep) -> Result<Box<dyn Store>> {
 
 impl Store for Refstone {
     fn writer(&self) -> Result<Box<dyn Writer + '_>> {
-        Ok(Box::new(Session(&self.0)))
+        Ok(Box::new(Handle(&self.0)))
     }
 
     fn holds(&self, name: &str, value: &Oid) -> Result<bool> {
@@ -52,7 +52,7 @@ impl Store for Refstone {
     }
 }
 
-impl Writer for Session<'_> {
+impl Writer for Handle<'_> {
     fn commit(&mut self, moves: &[Move]) -> Result<()> {
         self.0.commit(&transaction(moves)?)?;
         Ok(())

@@ -16,7 +16,7 @@ use refstone_log::{
     Commit, CommitError, ErrorKind, Leaving, Log, Mode, Observer, OsEnv, Sealer, Seq, verify,
 };
 use refstone_tests::env::{Fault, Op};
-use refstone_tests::logs::{Row, ScratchLog, push};
+use refstone_tests::logs::{Drops, Row, ScratchLog, push};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -34,15 +34,6 @@ fn stage(log: &Log, n: u64) -> Commit {
 fn panics_while_staging(log: &Log) {
     let staging = AssertUnwindSafe(|| log.append_with(|_| panic!("planned")));
     catch_unwind(staging).expect_err("the panic goes on");
-}
-
-struct Drops;
-
-impl Sealer for Drops {
-    fn seal(&mut self, leaving: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
-        while leaving.next()?.is_some() {}
-        Ok(())
-    }
 }
 
 /// Closes the log in the middle of its rewrite.

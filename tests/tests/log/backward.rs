@@ -111,9 +111,8 @@ fn a_group_that_was_not_synced_is_not_read_from_the_end() {
     assert_same(&scratch, log.durable_seq());
 }
 
-// Breaks: expecting the sequence before a frame to be there; taking a lost frame's checksum for known.
-#[test]
-fn gaps_are_read_over_from_the_end() {
+/// A closed log of 200 transactions, and where each starts.
+fn two_hundred() -> (ScratchLog, Vec<usize>) {
     let scratch = ScratchLog::new();
     let log = scratch.log();
     let mut starts = Vec::new();
@@ -122,6 +121,13 @@ fn gaps_are_read_over_from_the_end() {
         push(&log, &Row::numbered(number));
     }
     log.close().unwrap();
+    (scratch, starts)
+}
+
+// Breaks: expecting the sequence before a frame to be there; taking a lost frame's checksum for known.
+#[test]
+fn gaps_are_read_over_from_the_end() {
+    let (scratch, starts) = two_hundred();
     let mut bytes = scratch.bytes();
     for lost in (10..200).step_by(12).chain([51, 52]) {
         bytes[starts[lost] + 600] ^= 1;
@@ -135,14 +141,7 @@ fn gaps_are_read_over_from_the_end() {
 // Breaks: taking the first sound frame behind damage for the first there is.
 #[test]
 fn damage_is_met_from_the_end_as_well() {
-    let scratch = ScratchLog::new();
-    let log = scratch.log();
-    let mut starts = Vec::new();
-    for number in 1..=200 {
-        starts.push(usize::try_from(log.live_bytes()).unwrap());
-        push(&log, &Row::numbered(number));
-    }
-    log.close().unwrap();
+    let (scratch, starts) = two_hundred();
     let sound = scratch.bytes();
     for damaged in [0, 1, 57, 150, 198] {
         let mut bytes = sound.clone();

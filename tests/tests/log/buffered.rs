@@ -1,20 +1,10 @@
 //! A buffered log acknowledges what the kernel has; nobody outside sees it before it is durable.
 
-use std::error::Error;
 use std::io::ErrorKind as Io;
 
-use refstone_log::{ErrorKind, Leaving, Sealer, Seq};
+use refstone_log::{ErrorKind, Seq};
 use refstone_tests::env::{Fault, Op};
-use refstone_tests::logs::{Row, ScratchLog, push};
-
-struct Drops;
-
-impl Sealer for Drops {
-    fn seal(&mut self, leaving: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
-        while leaving.next()?.is_some() {}
-        Ok(())
-    }
-}
+use refstone_tests::logs::{Drops, Row, ScratchLog, push};
 
 fn syncs(scratch: &ScratchLog) -> usize {
     scratch.env.trace().into_iter().filter(|op| *op == Op::Sync).count()

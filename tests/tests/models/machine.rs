@@ -9,6 +9,7 @@ use refstone_tests::logs::{Row, published};
 use refstone_tests::sim::observe::{create, log_dir};
 use refstone_tests::sim::{Fault, Op, Plan, Policy, Rng, SimFs};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::thread::{self, JoinHandle};
 use shuttle::{Config, Runner};
 
 /// Preemptions that the second scheduler spends where they hurt most.
@@ -100,6 +101,18 @@ fn open(fs: &SimFs, mode: Mode, observer: Arc<dyn Observer>) -> Result<Log, Open
 pub(crate) fn commit(log: &Log, n: u64) -> Result<u64, CommitError> {
     let commit = log.append(&[Row::numbered(n).as_row()]).expect("the log is open");
     commit.wait().map(|ack| ack.seq().get())
+}
+
+/// A thread for each of these, which commits one transaction; the sequences that they got.
+pub(crate) fn writers(
+    machine: &Arc<Machine>,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Vec<JoinHandle<u64>> {
+    let writer = |n| {
+        let machine = machine.clone();
+        thread::spawn(move || commit(&machine.log, n).unwrap())
+    };
+    numbers.into_iter().map(writer).collect()
 }
 
 /// `1..=count`.

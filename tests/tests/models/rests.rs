@@ -1,13 +1,13 @@
 //! Going to rest and waking, beside those who write, rewrite and close.
 
-use std::error::Error;
 use std::sync::Arc;
 
-use refstone_log::{ErrorKind, Leaving, Sealer, Seq};
+use refstone_log::{ErrorKind, Seq};
+use refstone_tests::logs::Drops;
 use refstone_tests::sim::Op;
 use shuttle::thread;
 
-use crate::machine::{Machine, choose, commit, explore, up_to};
+use crate::machine::{Machine, choose, commit, explore, up_to, writers};
 
 // Breaks: letting go of the file while somebody stages or leads; a leader or a gate that is left
 // without one; two who think that they hold the gate.
@@ -15,12 +15,7 @@ use crate::machine::{Machine, choose, commit, explore, up_to};
 fn a_log_that_goes_to_rest_beside_writers_loses_nothing() {
     explore(|| {
         let machine = Arc::new(Machine::new());
-        let writers: Vec<_> = (0..2)
-            .map(|n| {
-                let machine = machine.clone();
-                thread::spawn(move || commit(&machine.log, n).unwrap())
-            })
-            .collect();
+        let writers = writers(&machine, 0..2);
         let rests = thread::spawn({
             let machine = machine.clone();
             move || machine.log.rest().unwrap()
@@ -33,15 +28,6 @@ fn a_log_that_goes_to_rest_beside_writers_loses_nothing() {
         assert_eq!(commit(&machine.log, 2).unwrap(), 3);
         assert_eq!(machine.after_a_power_cut(), up_to(3));
     });
-}
-
-struct Drops;
-
-impl Sealer for Drops {
-    fn seal(&mut self, leaving: &mut Leaving<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
-        while leaving.next()?.is_some() {}
-        Ok(())
-    }
 }
 
 // Break: a rewrite whose file is let go of before it was swapped.

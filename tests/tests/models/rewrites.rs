@@ -6,7 +6,7 @@ use std::sync::Arc;
 use refstone_log::{Leaving, Sealer, Seq};
 use shuttle::thread;
 
-use crate::machine::{Machine, commit, explore, up_to};
+use crate::machine::{Machine, commit, explore, up_to, writers};
 
 #[derive(Default)]
 struct Kept(Vec<u64>);
@@ -27,12 +27,7 @@ fn a_rewrite_beside_writers_loses_nothing() {
     explore(|| {
         let machine = Arc::new(Machine::new());
         commit(&machine.log, 0).unwrap();
-        let writers: Vec<_> = (1..=2)
-            .map(|n| {
-                let machine = machine.clone();
-                thread::spawn(move || commit(&machine.log, n).unwrap())
-            })
-            .collect();
+        let writers = writers(&machine, 1..=2);
         let mut kept = Kept::default();
         machine.log.rewrite(Seq::MAX, &mut kept).unwrap();
         writers.into_iter().for_each(|writer| assert!(writer.join().is_ok()));

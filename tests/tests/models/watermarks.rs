@@ -6,7 +6,7 @@ use refstone_log::{Gathering, Mode, NoObserver};
 use refstone_tests::logs::Row;
 use shuttle::thread;
 
-use crate::machine::{Machine, commit, explore, up_to};
+use crate::machine::{Machine, commit, explore, up_to, writers};
 
 const WRITERS: u64 = 3;
 
@@ -79,12 +79,7 @@ fn a_dropped_commit_is_durable_once_the_log_is_closed() {
 fn a_holder_of_the_gate_goes_before_the_next_leader() {
     explore(|| {
         let machine = Arc::new(Machine::new());
-        let writers: Vec<_> = (0..2)
-            .map(|n| {
-                let machine = machine.clone();
-                thread::spawn(move || commit(&machine.log, n).unwrap())
-            })
-            .collect();
+        let writers = writers(&machine, 0..2);
         let hold = machine.log.gate().hold();
         let syncs = machine.log.gate().syncs();
         thread::yield_now();

@@ -2,18 +2,13 @@
 //! sleeps on. `wake DIR`. Bare loops, greedy leaders.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-
-const FRAME: usize = 672;
-const FRAMES_MAX: u64 = 220_000;
-const SPAN: Duration = Duration::from_millis(500);
+use refstone_levers::{FRAME, Loop, compare};
 
 #[derive(Default)]
 struct Staging {
@@ -46,7 +41,6 @@ impl Parker {
 struct Gate {
     leading: bool,
     waiters: VecDeque<(u64, Arc<Parker>)>,
-    followers: usize,
 }
 
 struct Shared {
@@ -62,16 +56,8 @@ thread_local! {
     static PARKER: Arc<Parker> = Arc::default();
 }
 
-impl Shared {
-    fn new(dir: &Path) -> Shared {
-        let path = dir.join("wake");
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
-        let file = file.expect("a file");
-        let zeros = vec![0; 1 << 20];
-        for n in 0..160 {
-            file.write_all_at(&zeros, n << 20).expect("room");
-        }
-        file.sync_all().expect("a disk");
+impl Loop for Shared {
+    fn new(file: File) -> Shared {
         Shared {
             file,
             staging: Mutex::default(),
@@ -81,6 +67,12 @@ impl Shared {
         }
     }
 
+    fn durable(&self) -> &AtomicU64 {
+        &self.durable
+    }
+}
+
+impl Shared {
     fn stage(&self, frame: &[u8]) -> (u64, u64) {
         let mut staging = self.staging.lock();
         staging.frames.extend_from_slice(frame);
@@ -142,7 +134,6 @@ impl Shared {
             }
             if gate.leading {
                 let seen = word.load(Ordering::Acquire);
-                gate.followers += 1;
                 drop(gate);
                 atomic_wait::wait(word, seen);
                 continue;
@@ -163,38 +154,6 @@ impl Shared {
     }
 }
 
-fn run(dir: &Path, writers: usize, commit: fn(&Shared, &[u8])) -> f64 {
-    let shared = Shared::new(dir);
-    let (start, frame) = (Instant::now(), [0x5a; FRAME]);
-    let goes_on = || start.elapsed() < SPAN && shared.durable.load(Ordering::Relaxed) < FRAMES_MAX;
-    std::thread::scope(|scope| {
-        for _ in 0..writers {
-            scope.spawn(|| {
-                while goes_on() {
-                    commit(&shared, &frame);
-                }
-            });
-        }
-    });
-    shared.durable.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
-}
-
 fn main() {
-    let dir = PathBuf::from(std::env::args().nth(1).expect("usage: wake DIR"));
-    std::fs::create_dir_all(&dir).expect("a directory");
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("load {}", load.trim());
-    let commits: [fn(&Shared, &[u8]); 2] = [Shared::by_name, Shared::by_group];
-    for writers in [1, 2, 4, 16, 64, 256] {
-        let mut rates = [vec![], vec![]];
-        for n in [0, 1, 1, 0, 0, 1, 1, 0, 0, 1] {
-            rates[n].push(run(&dir, writers, commits[n]));
-        }
-        let [name, group] = rates.map(|mut rates| {
-            rates.sort_by(f64::total_cmp);
-            rates[rates.len() / 2]
-        });
-        let ratio = group / name;
-        println!("{writers:4} writers: by name {name:8.0}/s, by group {group:8.0}/s, x{ratio:.2}");
-    }
+    compare(["by name", "by group"], [Shared::by_name, Shared::by_group], &[1, 2, 4, 16, 64, 256]);
 }
