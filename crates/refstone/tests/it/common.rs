@@ -90,6 +90,19 @@ pub(crate) fn wait_until(what: impl Fn() -> bool) {
     }
 }
 
+/// Transactions that history has by now, and the live log as it was before the newest three of them.
+pub(crate) fn outgrow(scratch: &Scratch, compacted_before: bool) -> Vec<u8> {
+    if compacted_before {
+        commit_numbers(&scratch.store, 1..=3);
+        compact(&scratch.store);
+    }
+    commit_numbers(&scratch.store, 4..=6);
+    let old = std::fs::read(scratch.dir().join("refs.arrow")).unwrap();
+    commit_numbers(&scratch.store, 7..=9);
+    compact(&scratch.store);
+    old
+}
+
 /// All moves, oldest first.
 pub(crate) fn moves(dir: &Path) -> Vec<RefMove> {
     history(dir, None).unwrap().map(Result::unwrap).collect()

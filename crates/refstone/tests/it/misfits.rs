@@ -11,7 +11,7 @@ use refstone::{
 };
 use refstone_log::{LogReader, OsEnv};
 
-use crate::common::{Scratch, commit_numbers, compact, env_with, listing, moves};
+use crate::common::{Scratch, commit_numbers, compact, env_with, listing, moves, outgrow};
 
 /// What the readers say that give all or nothing.
 fn refusals(dir: &Path) -> Vec<OpenError> {
@@ -64,14 +64,7 @@ fn an_older_copy_is_refused_by_readers_with_the_words_of_an_opening() {
         let scratch = Scratch::new();
         let dir = scratch.dir();
         let live = dir.join("refs.arrow");
-        if compacted_before {
-            commit_numbers(&scratch.store, 1..=3);
-            compact(&scratch.store);
-        }
-        commit_numbers(&scratch.store, 4..=6);
-        let old = fs::read(&live).unwrap();
-        commit_numbers(&scratch.store, 7..=9);
-        compact(&scratch.store);
+        let old = outgrow(&scratch, compacted_before);
         let sealed = moves(&dir);
         scratch.store.close().unwrap();
         fs::write(&live, old).unwrap();

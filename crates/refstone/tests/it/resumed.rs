@@ -9,7 +9,7 @@ use refstone::{
     ResumeError, ResumeOptions, Resumed, Seq, read_view, resume, verify,
 };
 
-use crate::common::{Scratch, commit_numbers, compact, head, moves, name, oid, tx};
+use crate::common::{Scratch, commit_numbers, compact, head, moves, name, oid, outgrow, tx};
 
 fn run(dir: &Path) -> Result<Resumed, ResumeError> {
     resume(dir, &ResumeOptions::default())
@@ -112,14 +112,7 @@ fn an_older_copy_gives_way_to_a_log_behind_history_and_is_kept() {
         let mut scratch = Scratch::new();
         let dir = scratch.dir();
         let live = dir.join("refs.arrow");
-        if compacted_before {
-            commit_numbers(&scratch.store, 1..=3);
-            compact(&scratch.store);
-        }
-        commit_numbers(&scratch.store, 4..=6);
-        let old = fs::read(&live).unwrap();
-        commit_numbers(&scratch.store, 7..=9);
-        compact(&scratch.store);
+        let old = outgrow(&scratch, compacted_before);
         let before = moves(&dir);
         scratch.store.close().unwrap();
         fs::write(&live, &old).unwrap();
