@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::{fs, io};
 
 use refstone::{
@@ -116,10 +116,11 @@ fn a_view_outlives_its_store() {
     assert_eq!(listing(&view), scratch.refs());
 }
 
-/// Two tables cannot be opened while descriptors are scarce, which they may be from when they are merged.
+/// Two tables cannot be opened so many times, or from when they are merged until there are descriptors
+/// again.
 #[derive(Debug, Default)]
 struct FewDescriptors {
-    scarce: AtomicBool,
+    scarce: AtomicU32,
     scarce_once_merged: AtomicBool,
 }
 
@@ -130,7 +131,9 @@ impl EnvLayer for FewDescriptors {
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
         let merged = path.ends_with("tables/1-1.arrow") || path.ends_with("tables/2-2.arrow");
-        if merged && self.scarce.load(Ordering::Relaxed) {
+        let one_less = |left: u32| left.checked_sub(1);
+        let fails = || self.scarce.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        if merged && fails().is_ok() {
             return Err(io::Error::other("no descriptor is left"));
         }
         OsEnv.open_read(path)
@@ -138,7 +141,7 @@ impl EnvLayer for FewDescriptors {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         if to.ends_with("tables/1-2.arrow") && self.scarce_once_merged.load(Ordering::Relaxed) {
-            self.scarce.store(true, Ordering::Relaxed);
+            self.scarce.store(u32::MAX, Ordering::Relaxed);
         }
         OsEnv.rename(from, to)
     }
@@ -170,7 +173,7 @@ fn a_table_that_cannot_be_held_stays_as_long_as_a_view_has_it() {
     assert_eq!(store.compact(all, &mut |_| ()).unwrap().merged, 2);
     assert!(dir.join("tables/1-1.arrow").exists());
     store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
-    env.scarce.store(false, Ordering::Relaxed);
+    env.scarce.store(0, Ordering::Relaxed);
     assert_eq!(view.get(&head("1-3")).unwrap(), Some(oid(1).into()));
     store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
     assert!(!dir.join("tables/1-1.arrow").exists(), "it is held now");
@@ -183,9 +186,10 @@ fn a_rebuild_without_descriptors_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let (store, env) = with_few_descriptors(&scratch.path().join("refstone"));
     let view = store.view();
-    env.scarce.store(true, Ordering::Relaxed);
+    // There are again when the tables are made.
+    env.scarce.store(2, Ordering::Relaxed);
     assert_eq!(store.rebuild().unwrap_err().kind(), ErrorKind::Io);
-    env.scarce.store(false, Ordering::Relaxed);
+    env.scarce.store(0, Ordering::Relaxed);
     assert_eq!(view.get(&head("1-3")).unwrap(), Some(oid(1).into()));
     store.rebuild().unwrap();
 }
