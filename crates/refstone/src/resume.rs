@@ -120,7 +120,7 @@ impl From<ReadError> for ResumeError {
 /// copy that ends before history does; durable when it returns.
 ///
 /// The transactions that only the lost live log had are lost. How many they were nobody knows, so as
-/// many sequences as microseconds since the last sealed transaction, and a million, are recorded as a
+/// many sequences as microseconds since the last sealed transaction, and 2³² more, are recorded as a
 /// gap: more than a log can have given out. They are never given out again. All that an older copy has
 /// is in history, which is compared; it is kept beside the new log. Costs a read of all history.
 ///
