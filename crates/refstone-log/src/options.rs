@@ -39,13 +39,13 @@ pub enum Mode {
     #[default]
     Durable,
     /// When the kernel has the bytes. Survives a killed process; a power cut takes what was not
-    /// followed by [`Log::sync`]. For bulk loads, ended by one sync.
+    /// followed by [`Log::sync`](crate::Log::sync). For bulk loads, ended by one sync.
     ///
     /// Readers in this process see what is acknowledged; readers of the file only what is durable.
     Buffered,
 }
 
-/// When a log that nobody writes closes its file; see [`Log::rest`].
+/// When a log that nobody writes closes its file; see [`Log::rest`](crate::Log::rest).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resting {
@@ -53,7 +53,7 @@ pub enum Resting {
     /// of the process sees to that while any log is awake.
     #[default]
     WhenIdle,
-    /// When it is opened, and when [`Log::rest`] is called.
+    /// When it is opened, and when [`Log::rest`](crate::Log::rest) is called.
     ByHand,
 }
 
