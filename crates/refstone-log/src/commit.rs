@@ -77,13 +77,13 @@ pub struct Commit {
 
 impl Commit {
     /// Waits until the transaction is durable: frame, file name and directory are on stable
-    /// storage. (In a [`Buffered`](Mode::Buffered) log: until the kernel has it.)
+    /// storage. (In a [`Buffered`](crate::Mode::Buffered) log: until the kernel has it.)
     ///
     /// # Errors
     /// [`NotCommitted`](CommitError::NotCommitted): it did not happen.
     /// [`Unknown`](CommitError::Unknown): reopen the log to learn whether it did.
     /// [`Poisoned`](CommitError::Poisoned): an earlier failure stopped the log; it did not happen.
-    /// [`Reentered`](CommitError::Reentered): this thread runs code of an [`Observer`] or of
+    /// [`Reentered`](CommitError::Reentered): this thread runs code of an [`Observer`](crate::Observer) or of
     /// [`append_with`](Log::append_with); the transaction stays staged.
     pub fn wait(self) -> Result<Ack, CommitError> {
         let inner: &Inner = &self.log.inner;

@@ -8,7 +8,7 @@ use crate::space::MinFree;
 /// Told of the log's progress by the leader of each round.
 ///
 /// A panic in either method stops the log, as a panic of the leader does. Neither can wait on its
-/// own log, since the leader is waiting for it: it gets [`Reentered`](CommitError::Reentered).
+/// own log, since the leader is waiting for it: it gets [`Reentered`](crate::CommitError::Reentered).
 pub trait Observer: fmt::Debug + Send + Sync {
     /// All up to `through` is acknowledged: durable, unless the log is [`Buffered`](Mode::Buffered).
     ///
