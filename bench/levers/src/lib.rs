@@ -1,5 +1,7 @@
 //! What bare loops share: a zero-filled file, frames, writers in a closed loop, and interleaved runs.
 
+pub mod group;
+
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

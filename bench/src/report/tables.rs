@@ -153,6 +153,8 @@ fn reading(figures: &Figures<'_>) -> String {
         ("the newest 100 moves of a live log of 100, cold, ms", "cold_history", "tail_small_ms"),
         ("of one of 16,000, ms", "cold_history", "tail_large_ms"),
         ("100,000 refs in one transaction in git reftable, s", "bulk", "git_reftable_small_s"),
+        ("list 1M refs after half were deleted and made again, ms", "scan", "list_again_ms"),
+        ("a ref in the place of a directory that had 100,000, µs", "scan", "emptied_directory_us"),
         ("memory of that open of 1M refs, MB", "cold_open", "memory_few_frames_mb"),
         (
             "longest commit beside a compaction of 100,000 refs, ms",
