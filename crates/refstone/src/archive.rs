@@ -144,7 +144,8 @@ impl Archive {
                 continue;
             }
             if let Some(row) = unit.file.row_after(time)?.checked_sub(1) {
-                newest = unit.file.fetch(&[row])?.first().map_or(newest, |moved| moved.seq);
+                let last = unit.file.moves(row..row + 1).next().transpose()?;
+                newest = last.map_or(newest, |moved| moved.seq);
             }
             break;
         }

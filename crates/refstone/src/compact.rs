@@ -13,8 +13,8 @@ use refstone_log::{
     AppendError, CommitError, ErrorKind, Leaving, Log, RewriteError, Sealer, Seq, Timestamp,
 };
 
-use crate::digest::Digest;
 use crate::error::ReadError;
+use crate::making::Making;
 use crate::new_file::TEMPORARY;
 use crate::ranges::{SeqRange, Shelf};
 use crate::row;
@@ -23,7 +23,7 @@ use crate::shelves::Shelves;
 use crate::stack::Stack;
 use crate::state::State;
 use crate::stop::Stop;
-use crate::table::{self, Entry, Table};
+use crate::table::{self, Step, Table};
 
 /// How many files of one size are merged into one.
 ///
@@ -302,7 +302,8 @@ impl Compaction<'_> {
 
     /// A merge that fills the disk would take the space of transactions, again and again.
     fn check_space(&self, tables: &[Arc<Table>], files: &[HistoryFile]) -> Result<(), ReadError> {
-        let bytes = tables.iter().map(|table| table.bytes()).sum::<u64>()
+        // Moves wait in a file of their own for their place.
+        let bytes = tables.iter().map(|table| table.bytes() + table.moves_bytes()).sum::<u64>()
             + files.iter().map(HistoryFile::bytes).sum::<u64>();
         self.log
             .check_space_for(bytes)
@@ -410,12 +411,10 @@ impl Seal<'_, '_> {
         let path = shelves.history.path(self.range);
         let form = self.compaction.options.form;
         let mut writer = HistoryWriter::create(&*shelves.env, &path, shelves.object_format, form)?;
-        let mut digest = Digest::default();
-        let (crc, at) = self.copy(leaving, &mut writer, &mut digest)?;
-        let rows = writer.rows();
-        let identity = self.identity(crc, at);
-        writer.finish(&identity)?;
-        shelves.write_table(self.range, digest, &identity, rows, self.compaction.stop)?;
+        let mut making = shelves.make_table(self.range, self.compaction.stop)?;
+        let (crc, at) = self.copy(leaving, &mut writer, &mut making)?;
+        writer.finish(&self.identity(crc, at))?;
+        making.finish(self.range.last, crc, at)?;
         shelves.sync(&shelves.history)?;
         shelves.sync(&shelves.tables)?;
         let (history, table) = (shelves.open_history(self.range)?, shelves.open_table(self.range)?);
@@ -429,7 +428,7 @@ impl Seal<'_, '_> {
         &mut self,
         leaving: &mut Leaving<'_>,
         writer: &mut HistoryWriter<'_>,
-        digest: &mut Digest,
+        making: &mut Making<'_>,
     ) -> Result<(u32, Timestamp), ReadError> {
         let of = self.range.last.get() - self.range.first.get() + 1;
         let mut last = (0, Timestamp::default());
@@ -438,12 +437,13 @@ impl Seal<'_, '_> {
             for stored in frame.ref_rows() {
                 let row = writer.rows();
                 self.compaction.stop.check_at(row.into())?;
-                writer.push(frame.seq(), frame.at(), &stored.as_row())?;
-                let (name, target) = row::decode(&stored).map_err(|problem| {
+                let step = &stored.as_row();
+                writer.push(frame.seq(), frame.at(), step)?;
+                let (name, _) = row::decode(&stored).map_err(|problem| {
                     let problem = format!("transaction {}: {problem}", frame.seq());
                     ReadError::because(ErrorKind::Corrupt, problem)
                 })?;
-                digest.note(name, Entry { seq: frame.seq(), at: frame.at(), target }, row);
+                making.note(name, &Step::of(frame.seq(), frame.at(), step))?;
             }
             last = (frame.crc(), frame.at());
             self.compaction.done.sealed += 1;

@@ -1,165 +1,133 @@
-//! What a range of transactions did to the refs, as a table holds it.
+//! What a range of transactions did to the refs, on its way into a table.
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use refstone_log::{Env, Seq, Timestamp};
+use refstone_log::{Env, ObjectFormat, Seq, Timestamp};
 
 use crate::edit::Target;
 use crate::error::ReadError;
 use crate::name::{NameHashing, RefName};
-use crate::sealed::HistoryFile;
 use crate::stop::Stop;
-use crate::table::{Cursor, Entry, Identity, Table, TableWriter};
+use crate::table::{
+    Entry, Identity, Step, Steps, TableError, TableWriter, decode_alone, encode_alone,
+};
 
-/// For each ref that moved: its last state, and which rows of the range's history are about it.
-#[derive(Debug, Default)]
+/// What a ref takes beside its name, about.
+const REF: usize = 64;
+
+/// Where a move stands among all moves.
+type Place = usize;
+
+/// The moves of a range, each with the one before of the same ref.
+#[derive(Debug)]
 pub(crate) struct Digest {
-    states: HashMap<RefName, (Entry, Vec<u32>), NameHashing>,
+    object_format: ObjectFormat,
+    /// The newest move of each ref.
+    newest: HashMap<RefName, Place, NameHashing>,
+    /// Each move: one more than the place of the one before, or zero; then all of it.
+    moves: Vec<u8>,
+    count: u64,
+    names: usize,
+    head: Option<RefName>,
 }
 
 impl Digest {
-    /// What a history file says.
-    pub(crate) fn of(history: &HistoryFile) -> Result<Digest, ReadError> {
-        let mut digest = Digest::default();
-        for (row, moved) in (0..).zip(history.moves(0..history.rows())) {
-            let moved = moved?;
-            let entry = Entry { seq: moved.seq, at: moved.at, target: moved.target() };
-            digest.note(moved.name, entry, row);
+    pub(crate) fn new(object_format: ObjectFormat) -> Digest {
+        Digest {
+            object_format,
+            newest: HashMap::default(),
+            moves: Vec::new(),
+            count: 0,
+            names: 0,
+            head: None,
         }
-        Ok(digest)
     }
 
-    /// Notes a move. They come in the order of their rows.
-    pub(crate) fn note(&mut self, name: RefName, entry: Entry, row: u32) {
-        match self.states.get_mut(&name) {
-            Some((state, rows)) => {
-                *state = entry;
-                rows.push(row);
-            }
-            None => drop(self.states.insert(name, (entry, vec![row]))),
+    /// Notes a move. They come in commit order.
+    pub(crate) fn note(&mut self, name: RefName, step: &Step<'_>) {
+        let place = self.moves.len();
+        let name_len = name.as_bytes().len();
+        let before = self.newest.insert(name, place);
+        if before.is_none() {
+            self.names += name_len + REF;
         }
+        let before = before.map_or(0, |before| before as u64 + 1);
+        self.moves.extend(before.to_le_bytes());
+        encode_alone(step, &mut self.moves);
+        self.count += 1;
+    }
+
+    /// The memory that it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.moves.len() + self.names
     }
 
     /// Gives `HEAD` the value it has until a row moves it.
     pub(crate) fn start_head(&mut self, target: RefName) {
-        let (seq, at) = (Seq::ZERO, Timestamp::default());
-        let entry = Entry { seq, at, target: Some(Target::Symbolic(target)) };
-        self.states.entry(RefName::head()).or_insert((entry, Vec::new()));
+        self.head = Some(target);
     }
 
     /// Writes the table, synced and under its name; the caller syncs the directory.
     pub(crate) fn write(
-        self,
+        mut self,
         env: &dyn Env,
         path: &Path,
         identity: Identity,
-        history_rows: u32,
         stop: Stop<'_>,
     ) -> Result<(), ReadError> {
-        let lowest = identity.first == Seq::ZERO.next();
-        let mut states: Vec<_> = self.states.into_iter().collect();
-        states.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let lowest = identity.is_lowest();
+        let refs = self.sorted();
         let gone = |entry: &Entry| lowest && entry.target.is_none();
-        let mut writer = TableWriter::create(env, path, identity, u64::from(history_rows))?;
-        let live = states.iter().filter(|(_, (entry, _))| !gone(entry));
-        for (number, (name, (entry, rows))) in (0..).zip(live) {
+        let mut writer = TableWriter::create(env, path, identity, self.count)?;
+        let live = refs.iter().filter(|(_, entry, _)| !gone(entry));
+        for (number, (name, entry, newest)) in (0..).zip(live) {
             stop.check_at(number)?;
-            writer.push(name.as_bytes(), entry, rows)?;
+            writer.push(name.as_bytes(), entry, |steps| self.tell(*newest, steps))?;
         }
-        let gone = states.iter().filter(|(_, (entry, _))| gone(entry));
-        for (number, (name, (entry, rows))) in (0..).zip(gone) {
+        let gone = refs.iter().filter(|(_, entry, _)| gone(entry));
+        for (number, (name, entry, newest)) in (0..).zip(gone) {
             stop.check_at(number)?;
-            writer.push_gone(name.as_bytes(), entry, rows)?;
+            writer.push_gone(name.as_bytes(), entry, |steps| self.tell(*newest, steps))?;
         }
         writer.finish()?;
         Ok(())
     }
 
-    /// In what a table differs from this, if it does.
-    pub(crate) fn difference(mut self, table: &Arc<Table>) -> Result<Option<String>, ReadError> {
-        for mut cursor in [table.live_from(b"")?, table.gone_from(b"")?] {
-            while cursor.name().is_some() {
-                if let Some(differs) = self.take(&mut cursor)? {
-                    return Ok(Some(differs));
-                }
-                cursor.advance()?;
+    /// The refs by name, each with its last state and, if it has moved, its newest move.
+    fn sorted(&mut self) -> Vec<(RefName, Entry, Option<Place>)> {
+        let newest = std::mem::take(&mut self.newest);
+        let mut refs = Vec::with_capacity(newest.len() + 1);
+        if let Some(head) = self.head.take().filter(|_| !newest.contains_key(&RefName::head())) {
+            refs.push((RefName::head(), beginning(head), None));
+        }
+        for (name, place) in newest {
+            if let Some((_, step)) = self.at(place) {
+                refs.push((name, Entry::of(&step), Some(place)));
             }
         }
-        Ok(self.states.into_keys().next().map(|name| format!("'{name}' is missing")))
+        refs.sort_unstable_by(|(a, ..), (b, ..)| a.cmp(b));
+        refs
     }
 
-    /// Takes out the ref a cursor stands on; says how it differs.
-    fn take(&mut self, cursor: &mut Cursor) -> Result<Option<String>, ReadError> {
-        let (Some(name), Some(row)) = (cursor.name(), cursor.row()) else { return Ok(None) };
-        let (name, entry) = (RefName::from_proven(name), row.entry());
-        let differs = match self.states.remove(&name) {
-            None => Some(format!("'{name}' did not move")),
-            Some((state, _)) if state != entry => Some(format!("'{name}' ends at another value")),
-            Some((_, ref rows)) if !cursor.rows()?.eq(rows.iter().copied()) => {
-                Some(format!("'{name}' has other rows"))
-            }
-            Some(_) => None,
-        };
-        Ok(differs)
+    fn tell(&self, newest: Option<Place>, steps: &mut Steps<'_, '_>) -> Result<(), TableError> {
+        let mut place = newest;
+        while let Some((before, step)) = place.and_then(|place| self.at(place)) {
+            steps.push(&step)?;
+            place = before;
+        }
+        Ok(())
+    }
+
+    /// The move at a place, and where the one before is.
+    fn at(&self, place: Place) -> Option<(Option<Place>, Step<'_>)> {
+        let (before, bytes) = self.moves.get(place..)?.split_first_chunk()?;
+        let before = usize::try_from(u64::from_le_bytes(*before)).ok()?;
+        Some((before.checked_sub(1), decode_alone(bytes, self.object_format.len())?))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use refstone_log::{ObjectFormat, OsEnv};
-
-    use super::*;
-    use crate::oid::ObjectId;
-
-    fn digest(moves: &[(&str, Option<u8>)]) -> Digest {
-        let mut digest = Digest::default();
-        for (row, (name, id)) in (0..).zip(moves) {
-            let target = id.map(|id| ObjectId::from_bytes(&[id; 20]).unwrap().into());
-            let entry =
-                Entry { seq: Seq::new(u64::from(row) + 1), at: Timestamp::default(), target };
-            digest.note(RefName::new(format!("refs/heads/{name}")).unwrap(), entry, row);
-        }
-        digest
-    }
-
-    // Breaks: comparing states without the rows; not looking for refs that the table lacks, or at
-    // those that are gone.
-    #[test]
-    fn a_table_differs_by_a_ref_a_state_or_a_row() {
-        let moves = [("a", Some(1)), ("b", Some(2)), ("gone", Some(3)), ("gone", None)];
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("1-4.arrow");
-        let identity = Identity {
-            log_id: [7; 16],
-            object_format: ObjectFormat::Sha1,
-            first: Seq::new(1),
-            last: Seq::new(4),
-            last_crc: 1,
-            last_at: Timestamp::default(),
-        };
-        digest(&moves).write(&OsEnv, &path, identity, 4, Stop::NEVER).unwrap();
-        let table = Arc::new(Table::open(&OsEnv, &path).unwrap());
-        let differs = |moves: &[_]| digest(moves).difference(&table).unwrap();
-        assert_eq!(differs(&moves), None);
-        let [a, b, gone, deleted] = moves;
-        let c = ("c", Some(1));
-        let other_rows = [("gone", Some(3)), b, ("a", Some(1)), deleted];
-        for (moves, words) in [
-            (&[a, b, gone, ("gone", Some(3))][..], "'refs/heads/gone' ends at another value"),
-            (&[a, b][..], "'refs/heads/gone' did not move"),
-            (&[a, b, gone, deleted, c], "'refs/heads/c' is missing"),
-            (&[a, ("b", Some(3)), gone, deleted], "'refs/heads/b' ends at another value"),
-            (&[gone, b, c, deleted], "'refs/heads/a' did not move"),
-            (&other_rows, "'refs/heads/a' ends at another value"),
-        ] {
-            assert_eq!(differs(moves).as_deref(), Some(words));
-        }
-        let mut shifted = digest(&moves);
-        let name = RefName::new("refs/heads/gone").unwrap();
-        shifted.states.get_mut(&name).unwrap().1 = vec![1, 3];
-        let found = shifted.difference(&table).unwrap();
-        assert_eq!(found.as_deref(), Some("'refs/heads/gone' has other rows"));
-    }
+/// `HEAD` as the log began with it.
+pub(crate) fn beginning(head: RefName) -> Entry {
+    Entry { seq: Seq::ZERO, at: Timestamp::default(), target: Some(Target::Symbolic(head)) }
 }

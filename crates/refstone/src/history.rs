@@ -16,19 +16,17 @@ use crate::row::RefMove;
 use crate::sealed::HistoryFile;
 use crate::shelves::Shelves;
 use crate::store::RefStore;
+use crate::table::{Order, Trail};
 
 /// Rows of a history file that are read at a time.
 const CHUNK: u32 = 2048;
-
-/// The same of rows that may lie in pages of their own.
-const SCATTERED: usize = 256;
 
 /// Every move, oldest first, of one ref or of all.
 ///
 /// The moves of a deleted ref are among them: its history outlives it. Takes no lock.
 ///
-/// Costs a read of everything; of one ref, a lookup in each table, the pages that have its moves,
-/// and the live log.
+/// Costs a read of everything; of one ref, a lookup in each table, what that has of its moves, and the
+/// live log.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -275,7 +273,7 @@ impl History {
 /// Every move, newest first, of one ref or of all, as far as there is something sound to read.
 ///
 /// Costs a read of what is taken from the iterator: of the live log from its end on; then, for one ref,
-/// a lookup in each table and a read of the pages that have its moves.
+/// a lookup in each table and a read of what that has of its moves.
 ///
 /// # Errors
 ///
@@ -479,29 +477,24 @@ impl NewestFirst {
     }
 }
 
-/// Rows of one history file that are still to be read.
+/// Moves of one history file that are still to be read.
 #[derive(Debug)]
 struct Rows {
     file: HistoryFile,
     /// The one ref they are about, if they are.
     of: Option<RefName>,
+    /// The transactions they are of, and the one of those that was told last.
+    span: Range<Seq>,
+    told: Option<Seq>,
     wanted: Wanted,
 }
 
 #[derive(Debug)]
 enum Wanted {
-    /// All of a range.
+    /// Those rows of a range that are about the ref, if there is one.
     Range(Range<u32>),
-    /// These, ascending.
-    Some(VecDeque<u32>),
-    /// Those of the range that are about a ref: there is no sound table to say which.
-    Search(Range<u32>, RefName),
-}
-
-#[derive(Clone, Copy)]
-enum Order {
-    OldestFirst,
-    NewestFirst,
+    /// What the table has of the ref.
+    Trail(Trail),
 }
 
 impl Rows {
@@ -512,53 +505,76 @@ impl Rows {
         of: Option<&RefName>,
         span: &Range<Seq>,
     ) -> Result<Rows, ReadError> {
-        let range = file.row_at(span.start)?..file.row_at(span.end)?;
-        let wanted = match of {
-            None => Wanted::Range(range),
-            Some(name) => match rows_in_table(shelves, unit, name) {
-                Ok(rows) => {
-                    Wanted::Some(rows.into_iter().filter(|row| range.contains(row)).collect())
-                }
-                Err(_) => Wanted::Search(range, name.clone()),
-            },
+        let trail = of.map(|name| trail(shelves, unit, name));
+        let wanted = match trail {
+            Some(Ok(Some(trail))) => Wanted::Trail(trail),
+            Some(Ok(None)) => Wanted::Range(0..0),
+            // No ref, or no sound table that tells its moves.
+            None | Some(Err(_)) => Wanted::Range(rows_in(&file, span)?),
         };
-        Ok(Rows { file, of: of.cloned(), wanted })
+        Ok(Rows { file, of: of.cloned(), span: span.clone(), told: None, wanted })
     }
 
-    /// Moves of some more rows, ascending; `None` if there are no more.
+    /// Some more moves, oldest first; `None` if there are no more.
     fn next_chunk(&mut self, order: Order) -> Result<Option<Vec<RefMove>>, ReadError> {
-        match &mut self.wanted {
-            Wanted::Some(rows) if rows.is_empty() => Ok(None),
-            Wanted::Range(range) | Wanted::Search(range, _) if range.start >= range.end => Ok(None),
-            Wanted::Some(rows) => {
-                let chunk = SCATTERED.min(rows.len());
-                let chunk: Vec<u32> = match order {
-                    Order::OldestFirst => rows.drain(..chunk).collect(),
-                    Order::NewestFirst => rows.split_off(rows.len() - chunk).into(),
+        match (&mut self.wanted, &self.of) {
+            (Wanted::Trail(trail), Some(name)) => match told(trail, name, &self.span, order) {
+                Ok(moves) => {
+                    let last = match order {
+                        Order::OldestFirst => moves.as_ref().and_then(|moves| moves.last()),
+                        Order::NewestFirst => moves.as_ref().and_then(|moves| moves.first()),
+                    };
+                    self.told = last.map(|moved| moved.seq).or(self.told);
+                    Ok(moves)
+                }
+                Err(_) => {
+                    self.search_on(order)?;
+                    self.next_chunk(order)
+                }
+            },
+            (Wanted::Range(range), _) if range.start < range.end => {
+                let moves = self.file.moves(split(range, order));
+                let about = |moved: &Result<RefMove, _>| match (moved, &self.of) {
+                    (Ok(moved), Some(name)) => moved.name == *name,
+                    _ => true,
                 };
-                Ok(Some(self.file.fetch_of(&chunk, self.of.as_ref())?))
+                Ok(Some(moves.filter(about).collect::<Result<_, _>>()?))
             }
-            Wanted::Range(range) => {
-                let chunk = split(range, order);
-                Ok(Some(self.file.moves(chunk).collect::<Result<_, _>>()?))
-            }
-            Wanted::Search(range, name) => {
-                let chunk = split(range, order);
-                let about = |moved: &Result<RefMove, _>| {
-                    moved.as_ref().map_or(true, |moved| moved.name == *name)
-                };
-                Ok(Some(self.file.moves(chunk).filter(about).collect::<Result<_, _>>()?))
-            }
+            _ => Ok(None),
         }
+    }
+
+    /// History has what the table does not tell any more.
+    fn search_on(&mut self, order: Order) -> Result<(), ReadError> {
+        match (order, self.told) {
+            (Order::OldestFirst, Some(told)) => self.span.start = told.next(),
+            (Order::NewestFirst, Some(told)) => self.span.end = told,
+            (_, None) => {}
+        }
+        self.wanted = Wanted::Range(rows_in(&self.file, &self.span)?);
+        Ok(())
     }
 }
 
-fn rows_in_table(
-    shelves: &Shelves,
-    range: SeqRange,
+fn rows_in(file: &HistoryFile, span: &Range<Seq>) -> Result<Range<u32>, ReadError> {
+    Ok(file.row_at(span.start)?..file.row_at(span.end)?)
+}
+
+fn trail(shelves: &Shelves, range: SeqRange, name: &RefName) -> Result<Option<Trail>, ReadError> {
+    Ok(Trail::of(Arc::new(shelves.open_table(range)?), name.as_bytes())?)
+}
+
+/// The moves of the next chunk of a trail that are of a span, oldest first.
+fn told(
+    trail: &mut Trail,
     name: &RefName,
-) -> Result<Vec<u32>, ReadError> {
-    Ok(shelves.open_table(range)?.rows(name.as_bytes())?)
+    span: &Range<Seq>,
+    order: Order,
+) -> Result<Option<Vec<RefMove>>, ReadError> {
+    let Some(steps) = trail.next_chunk(order)? else { return Ok(None) };
+    let steps = steps.iter().rev().filter(|step| span.contains(&step.seq));
+    let moves = steps.map(|step| step.ref_move(name)).collect::<Result<_, _>>();
+    moves.map(Some).map_err(|problem| ReadError::because(ErrorKind::Corrupt, problem.to_string()))
 }
 
 /// Takes a chunk off one end of a range.

@@ -220,6 +220,10 @@ mod sealed;
 
 mod digest;
 
+mod making;
+
+mod comparing;
+
 mod shelves;
 
 mod fit;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use refstone_log::{Anchor, Env, ErrorKind, Gaps, ObjectFormat, Seq};
 
-use crate::digest::Digest;
+use crate::comparing::Said;
 use crate::error::{OpenError, ReadError};
 use crate::fit::{another_log, given_up_history, newer_history, of_another_log};
+use crate::making::Making;
 use crate::name::RefName;
 use crate::ranges::{SeqRange, Shelf, chain, pieces};
 use crate::sealed::{self, HistoryFile};
@@ -189,15 +190,16 @@ impl Shelves {
         if range.last == anchor.seq && last_crc != anchor.crc {
             return Err(self.foreign(range));
         }
-        let digest = Digest::of(&history)?;
-        self.write_table(range, digest, history.identity(), history.rows(), Stop::NEVER)?;
+        let mut making = self.make_table(range, Stop::NEVER)?;
+        making.take(&history)?;
+        making.finish(range.last, last_crc, history.identity().last_at)?;
         self.sync(&self.tables)?;
         self.open_table(range)
     }
 
     /// Checks that a table says what the history file of its range says.
     ///
-    /// Costs a read of both, and the memory of a rebuild.
+    /// Costs a read of both, and memory for each ref.
     pub(crate) fn compare(
         &self,
         table: &Arc<Table>,
@@ -205,12 +207,12 @@ impl Shelves {
     ) -> Result<(), ReadError> {
         let (held, sealed) = (table.identity(), history.identity());
         let ends = (held.last_crc, held.last_at) == (sealed.last_crc, sealed.last_at);
-        let mut digest = Digest::of(history)?;
+        let mut said = Said::by(history)?;
         if sealed.first == Seq::ZERO.next() {
-            digest.start_head(self.head.clone());
+            said.start_head(self.head.clone());
         }
         let differs = match ends && table.history_rows() == u64::from(history.rows()) {
-            true => digest.difference(table)?,
+            true => said.difference(table)?,
             false => Some("its range ends otherwise".to_owned()),
         };
         let Some(differs) = differs else { return Ok(()) };
@@ -219,28 +221,14 @@ impl Shelves {
         Err(ReadError::because(ErrorKind::Corrupt, problem))
     }
 
-    /// Writes the table that goes with a history file; the caller syncs the directory.
-    pub(crate) fn write_table(
-        &self,
+    /// Starts the table of a range.
+    pub(crate) fn make_table<'s>(
+        &'s self,
         range: SeqRange,
-        mut digest: Digest,
-        history: &sealed::Identity,
-        rows: u32,
-        stop: Stop<'_>,
-    ) -> Result<(), ReadError> {
+        stop: Stop<'s>,
+    ) -> Result<Making<'s>, ReadError> {
         self.make_dir(&self.tables)?;
-        if range.first == Seq::ZERO.next() {
-            digest.start_head(self.head.clone());
-        }
-        let identity = table::Identity {
-            log_id: self.log_id,
-            object_format: self.object_format,
-            first: range.first,
-            last: range.last,
-            last_crc: history.last_crc,
-            last_at: history.last_at,
-        };
-        digest.write(&*self.env, &self.tables.path(range), identity, rows, stop)
+        Ok(Making::start(self, self.tables.path(range), range.first, stop))
     }
 
     pub(crate) fn make_dir(&self, shelf: &Shelf) -> Result<(), ReadError> {

@@ -254,7 +254,7 @@ fn is_past(
 /// Checks a history file, and that it does not begin before the one before it has ended.
 pub(crate) fn check_history(unit: &SealedUnit, reached: Timestamp) -> Result<(), ReadError> {
     unit.file.verify()?;
-    match unit.file.fetch(&[0])?.first() {
+    match unit.file.moves(0..1).next().transpose()? {
         Some(first) if first.at < reached => {
             let path = unit.file.path().display();
             let problem = format!("{path}: it begins before the file before it has ended");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMicrosecondType, UInt64Type};
-use arrow_array::{ArrayRef, RecordBatch, StringArray, new_null_array};
+use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::SchemaRef;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -16,11 +16,10 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
-use refstone_log::text::{Backslash, escape_into};
 use refstone_log::{Env, Seq, Timestamp};
 
 use super::checked::Checked;
-use super::columns::{self, AT, Form, NEW_OID, REFNAME, SEQ};
+use super::columns::{self, AT, Form, NEW_OID, SEQ};
 use super::error::{Place, SealedError};
 use super::footer;
 use super::identity::{Identity, Pairs};
@@ -28,7 +27,6 @@ use super::pages::{ReadAhead, Request};
 use super::rows::{Rows, bytes_at};
 use super::scan::{Moves, Scan};
 use super::sources::Sources;
-use crate::name::RefName;
 use crate::oid::ObjectId;
 use crate::row::RefMove;
 
@@ -111,34 +109,6 @@ impl HistoryFile {
         Scan::new(self.clone(), rows.start..rows.end.min(self.rows()))
     }
 
-    /// The moves in the rows with these numbers, which ascend. Decodes only pages with such a row;
-    /// in a derived file, also the pages that hold their old object ids.
-    ///
-    /// # Panics
-    /// If the numbers do not ascend, or reach behind the last row.
-    pub(crate) fn fetch(&self, numbers: &[u32]) -> Result<Vec<RefMove>, SealedError> {
-        self.fetch_of(numbers, None)
-    }
-
-    /// The same where all these rows are about one ref, if it is given: then their names are not read.
-    pub(crate) fn fetch_of(
-        &self,
-        numbers: &[u32],
-        of: Option<&RefName>,
-    ) -> Result<Vec<RefMove>, SealedError> {
-        let name = of.map(stored_name);
-        let mut sources = Sources::default();
-        let mut moves = Vec::with_capacity(numbers.len());
-        for numbers in self.requests(numbers) {
-            for rows in self.rows_of(numbers, name.as_deref(), &mut sources)? {
-                for (index, row) in rows.iter().enumerate() {
-                    moves.push(self.told(rows.number(index), row.ref_move())?);
-                }
-            }
-        }
-        Ok(moves)
-    }
-
     /// The first row of a transaction not before `seq`; [`rows`](Self::rows) if there is none.
     pub(crate) fn row_at(&self, seq: Seq) -> Result<u32, SealedError> {
         let identity = self.identity();
@@ -216,17 +186,9 @@ impl HistoryFile {
         sources: &mut Sources,
     ) -> Result<Vec<Rows>, SealedError> {
         let numbers: Vec<u32> = rows.collect();
-        self.rows_of(&numbers, None, sources)
-    }
-
-    fn rows_of(
-        &self,
-        mut numbers: &[u32],
-        of: Option<&str>,
-        sources: &mut Sources,
-    ) -> Result<Vec<Rows>, SealedError> {
+        let mut numbers = &numbers[..];
         let mut decoded = Vec::new();
-        for batch in self.read_moves(numbers, of)? {
+        for batch in self.read_moves(numbers)? {
             let (these, rest) = numbers.split_at(batch.num_rows());
             numbers = rest;
             let old_oid = sources.old_oids(self, these, &batch)?;
@@ -235,31 +197,24 @@ impl HistoryFile {
         Ok(decoded)
     }
 
-    /// All columns of some rows, of which those that are known without reading are not read.
-    fn read_moves(
-        &self,
-        numbers: &[u32],
-        of: Option<&str>,
-    ) -> Result<Vec<RecordBatch>, SealedError> {
-        let known = |column: &usize| match *column {
-            REFNAME => of.is_some(),
-            column => self.is_null_in(numbers, column),
-        };
+    /// All columns of some rows, of which those that have no value there are not read.
+    fn read_moves(&self, numbers: &[u32]) -> Result<Vec<RecordBatch>, SealedError> {
         let all = 0..self.0.schema.fields().len();
-        let unknown: Vec<usize> = all.clone().filter(|column| !known(column)).collect();
+        let told: Vec<usize> =
+            all.clone().filter(|column| !self.is_null_in(numbers, *column)).collect();
         let whole = |batch: RecordBatch| {
             let mut read = batch.columns().iter();
-            let column = |column: usize| match (unknown.contains(&column), of) {
-                (true, _) => read.next().cloned(),
-                (false, Some(name)) if column == REFNAME => Some(repeated(name, batch.num_rows())),
-                _ => {
-                    Some(new_null_array(self.0.schema.field(column).data_type(), batch.num_rows()))
+            let column = |column: usize| match told.contains(&column) {
+                true => read.next().cloned(),
+                false => {
+                    let data_type = self.0.schema.field(column).data_type();
+                    Some(new_null_array(data_type, batch.num_rows()))
                 }
             };
             let columns: Option<Vec<ArrayRef>> = all.clone().map(column).collect();
             RecordBatch::try_new(Arc::clone(&self.0.schema), columns.unwrap_or_default())
         };
-        let batches = self.read(numbers, &unknown)?.into_iter().map(whole);
+        let batches = self.read(numbers, &told)?.into_iter().map(whole);
         let first = numbers.first().copied().unwrap_or_default();
         let damaged = SealedError::reading(self.path(), Place::Row(first));
         batches.collect::<Result<_, _>>().map_err(|error| damaged(error.into()))
@@ -404,17 +359,6 @@ fn groups(metadata: &ParquetMetaData) -> Option<Vec<Group>> {
 fn runs(numbers: &[u32]) -> impl Iterator<Item = Range<u32>> {
     let neighbours = numbers.chunk_by(|a, b| a + 1 == *b);
     neighbours.map(|run| run[0]..run[run.len() - 1] + 1)
-}
-
-/// A name as the column has it.
-fn stored_name(name: &RefName) -> String {
-    let mut stored = Vec::new();
-    escape_into(name.as_bytes(), Backslash::Forbidden, &mut stored);
-    String::from_utf8(stored).expect("escaped text is UTF-8")
-}
-
-fn repeated(name: &str, rows: usize) -> ArrayRef {
-    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(name, rows)))
 }
 
 fn as_u32(rows: usize) -> u32 {

@@ -19,10 +19,9 @@ const NEW_OID: usize = 3;
 const SYMREF: usize = 5;
 const SEQ: usize = 8;
 const AT: usize = 10;
-const ROWS: usize = 12;
-const BUFFERS: usize = 16;
-/// The columns, and the list's elements.
-const NODES: usize = 7;
+const MOVES_END: usize = 12;
+const BUFFERS: usize = 14;
+const NODES: usize = 6;
 const OID_NODE: usize = 1;
 const SYMREF_NODE: usize = 2;
 
@@ -35,7 +34,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// `None` unless the bytes start a record batch of a table. The body need not be there.
+    /// `None` unless the bytes start a record batch of a table.
     fn of(message: &[u8]) -> Option<Layout> {
         let (prefix, _) = message.split_first_chunk::<PREFIX_LEN>()?;
         let word: [u8; 4] = prefix[4..].try_into().ok()?;
@@ -57,11 +56,6 @@ impl Layout {
             *range = start..start.checked_add(usize::try_from(buffer.length()).ok()?)?;
         }
         Some(layout)
-    }
-
-    /// Where the column `rows` begins.
-    fn split(&self) -> usize {
-        self.buffers[ROWS].start
     }
 
     /// The buffer, if it lies in the bytes and holds so many.
@@ -88,11 +82,6 @@ impl Layout {
     }
 }
 
-/// Where a record batch splits into what lookups read and the column `rows`.
-pub(super) fn split(message: &[u8]) -> Option<usize> {
-    Layout::of(message).map(|layout| layout.split())
-}
-
 /// Whether offsets start at 0 or later, never fall, and end within the data.
 fn ascending(bytes: &[u8], offsets: usize, rows: usize, data: usize) -> bool {
     let offsets = bytes[offsets..][..4 * (rows + 1)].chunks_exact(4);
@@ -105,7 +94,7 @@ fn ascending(bytes: &[u8], offsets: usize, rows: usize, data: usize) -> bool {
     ascends && last as usize <= data
 }
 
-pub(super) fn word(bytes: &[u8]) -> u32 {
+fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().expect("four bytes"))
 }
 
@@ -120,17 +109,11 @@ impl Text {
         Some(Text { offsets: u32::try_from(offsets).ok()?, data: u32::try_from(data).ok()? })
     }
 
-    /// Where the row's data lie.
-    #[inline]
-    fn range(self, bytes: &[u8], row: usize, width: usize) -> Range<usize> {
-        let pair = &bytes[self.offsets as usize + 4 * row..][..8];
-        let [start, end] = [&pair[..4], &pair[4..]].map(|offset| word(offset) as usize * width);
-        self.data as usize + start..self.data as usize + end
-    }
-
     #[inline]
     fn get(self, bytes: &[u8], row: usize) -> &[u8] {
-        &bytes[self.range(bytes, row, 1)]
+        let pair = &bytes[self.offsets as usize + 4 * row..][..8];
+        let [start, end] = [&pair[..4], &pair[4..]].map(|offset| word(offset) as usize);
+        &bytes[self.data as usize + start..self.data as usize + end]
     }
 }
 
@@ -145,7 +128,7 @@ impl Validity {
     }
 }
 
-/// A block without its column `rows`. Small, for a lookup goes through it: offsets have 32 bits.
+/// A block. Small, for a lookup goes through it: offsets have 32 bits.
 #[derive(Debug)]
 pub(super) struct Block {
     bytes: Box<[u8]>,
@@ -160,30 +143,20 @@ pub(super) struct Block {
     symrefs: Text,
     seqs: u32,
     ats: u32,
-    /// Of the column `rows`, from its start.
-    list: Text,
-    list_len: u32,
+    moves_ends: u32,
 }
 
 impl Block {
-    /// `None` unless the bytes are a block of so many rows, and so many bytes are left of it.
-    pub(super) fn decode(
-        bytes: Box<[u8]>,
-        rows: usize,
-        oid_len: usize,
-        cold_len: usize,
-    ) -> Option<Block> {
+    /// `None` unless the bytes are a block of so many rows.
+    pub(super) fn decode(bytes: Box<[u8]>, rows: usize, oid_len: usize) -> Option<Block> {
         let layout = Layout::of(&bytes)?;
-        let split = layout.split();
-        let whole = split == bytes.len() && layout.end.checked_sub(split) == Some(cold_len);
-        (whole && layout.rows == rows).then_some(())?;
+        (layout.end == bytes.len() && layout.rows == rows).then_some(())?;
         let names = layout.text(&bytes, REFNAME)?;
         let escaped = bytes[layout.buffers[REFNAME + 2].clone()].contains(&b'\\');
         let column = |first: usize, width: usize| {
             let start = layout.buffer(&bytes, first + 1, rows * width)?.start;
             u32::try_from(start).ok()
         };
-        let [offsets, values] = [ROWS + 1, ROWS + 3].map(|buffer| layout.buffers[buffer].start);
         Some(Block {
             names,
             oids: column(NEW_OID, oid_len)?,
@@ -195,8 +168,7 @@ impl Block {
             symrefs: layout.text(&bytes, SYMREF)?,
             seqs: column(SEQ, 8)?,
             ats: column(AT, 8)?,
-            list: Text::new(offsets.checked_sub(split)?, values.checked_sub(split)?)?,
-            list_len: u32::try_from(layout.buffers[ROWS + 3].len() / 4).ok()?,
+            moves_ends: column(MOVES_END, 8)?,
             bytes,
         })
     }
@@ -257,42 +229,8 @@ impl Block {
         valid.then(|| unescape(self.symrefs.get(&self.bytes, row)))
     }
 
-    /// Where, in the column `rows`, the offsets are between which a row's numbers lie.
-    pub(super) fn list_offsets(&self, row: usize) -> Range<usize> {
-        let start = self.list.offsets as usize + 4 * row;
-        start..start + 8
-    }
-
-    /// Where they lie, by these offsets. `None` unless they are offsets of the column.
-    pub(super) fn list_numbers(&self, offsets: &[u8]) -> Option<Range<usize>> {
-        let [start, end] =
-            [offsets.get(..4)?, offsets.get(4..)?].map(|offset| word(offset) as usize);
-        let data = self.list.data as usize;
-        (start <= end && end <= self.list_len as usize).then_some(data + 4 * start..data + 4 * end)
-    }
-
-    /// The column `rows` of this block. `None` unless the bytes are it.
-    pub(super) fn history(&self, bytes: Box<[u8]>) -> Option<BlockHistory> {
-        let (offsets, data) = (self.list.offsets as usize, self.list.data as usize);
-        let len = self.list_len as usize;
-        let holds = |start: usize, len: usize| bytes.get(start..start.checked_add(len)?).map(drop);
-        holds(offsets, 4 * (self.rows() + 1))?;
-        holds(data, 4 * len)?;
-        let ascends = ascending(&bytes, offsets, self.rows(), len);
-        ascends.then_some(BlockHistory { bytes, list: self.list })
-    }
-}
-
-/// The column `rows` of a block.
-#[derive(Debug)]
-pub(super) struct BlockHistory {
-    bytes: Box<[u8]>,
-    list: Text,
-}
-
-impl BlockHistory {
-    /// Where the moves of a row's ref are in the history file.
-    pub(super) fn rows(&self, row: usize) -> impl Iterator<Item = u32> + use<'_> {
-        self.bytes[self.list.range(&self.bytes, row, 4)].chunks_exact(4).map(word)
+    /// Where the moves of a row's ref end; those of the next row begin there.
+    pub(super) fn moves_end(&self, row: usize) -> u64 {
+        u64::from_le_bytes(self.eight(self.moves_ends, row))
     }
 }

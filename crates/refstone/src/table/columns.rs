@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    FixedSizeBinaryBuilder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder, UInt32Builder,
-    UInt64Builder,
+    FixedSizeBinaryBuilder, StringBuilder, TimestampMicrosecondBuilder, UInt64Builder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, write_message};
@@ -12,7 +11,7 @@ use arrow_schema::SchemaRef;
 use refstone_log::text::{Backslash, escape_into};
 
 use super::Entry;
-use super::schema::{Identity, oid_width, row_number_field, timestamp_type, write_options};
+use super::schema::{Identity, oid_width, timestamp_type, write_options};
 use crate::edit::Target;
 
 /// The columns of one block, row by row.
@@ -24,7 +23,7 @@ pub(super) struct Columns {
     symrefs: StringBuilder,
     seqs: UInt64Builder,
     ats: TimestampMicrosecondBuilder,
-    rows: ListBuilder<UInt32Builder>,
+    moves_ends: UInt64Builder,
     count: usize,
     text: Vec<u8>,
 }
@@ -38,7 +37,7 @@ impl Columns {
             symrefs: StringBuilder::new(),
             seqs: UInt64Builder::new(),
             ats: TimestampMicrosecondBuilder::new().with_data_type(timestamp_type()),
-            rows: ListBuilder::new(UInt32Builder::new()).with_field(row_number_field()),
+            moves_ends: UInt64Builder::new(),
             count: 0,
             text: Vec::new(),
         }
@@ -48,12 +47,7 @@ impl Columns {
         self.count
     }
 
-    /// Numbers in the lists so far.
-    pub(super) fn row_numbers(&self) -> usize {
-        self.rows.values_ref().values_slice().len()
-    }
-
-    pub(super) fn push(&mut self, name: &[u8], entry: &Entry, rows: &[u32]) {
+    pub(super) fn push(&mut self, name: &[u8], entry: &Entry, moves_end: u64) {
         self.names.append_value(escaped(&mut self.text, name));
         let (oid, symref) = match &entry.target {
             None => (None, None),
@@ -69,8 +63,7 @@ impl Columns {
         self.symrefs.append_option(symref.map(|name| escaped(&mut self.text, name.as_bytes())));
         self.seqs.append_value(entry.seq.get());
         self.ats.append_value(entry.at.as_micros());
-        self.rows.values().append_slice(rows);
-        self.rows.append(true);
+        self.moves_ends.append_value(moves_end);
         self.count += 1;
     }
 
@@ -83,7 +76,7 @@ impl Columns {
             Arc::new(self.symrefs.finish()),
             Arc::new(self.seqs.finish()),
             Arc::new(self.ats.finish()),
-            Arc::new(self.rows.finish()),
+            Arc::new(self.moves_ends.finish()),
         ];
         let batch = RecordBatch::try_new(self.schema.clone(), columns)
             .expect("the columns are those of the schema, of one length");

@@ -5,10 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Table;
-use super::block::{Block, BlockHistory};
+use super::block::Block;
 use super::error::TableError;
 use super::row::Row;
 use super::run::Run;
+use super::step::Step;
+use super::trail::Order;
+use super::window::Window;
 
 /// How many blocks a cursor has the table keep. A listing of a few thousand refs finds them there
 /// when it comes again; one of a million reads them again, rather than holding all of them for ever.
@@ -27,7 +30,7 @@ pub(crate) struct Cursor {
     kept: usize,
     /// The name, if it is not stored as it is.
     unescaped: Option<Vec<u8>>,
-    history: Option<BlockHistory>,
+    moves: Window,
 }
 
 impl Table {
@@ -60,7 +63,7 @@ impl Cursor {
             end,
             kept: 0,
             unescaped: None,
-            history: None,
+            moves: Window::shared(),
         };
         cursor.load()?;
         cursor.seek(start)?;
@@ -83,13 +86,17 @@ impl Cursor {
         self.block.as_ref().map(|block| block.row(self.row))
     }
 
-    /// Where the moves of the row's ref are in the history of the same range.
-    pub(crate) fn rows(&mut self) -> Result<impl Iterator<Item = u32> + use<'_>, TableError> {
-        if let (Some(block), None) = (&self.block, &self.history) {
-            self.history = Some(self.table.history(self.number, block)?);
+    /// Gives out the moves of the row's ref, newest first.
+    pub(crate) fn each_step<E: From<TableError>>(
+        &mut self,
+        mut each: impl FnMut(&Step<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(block) = &self.block else { return Ok(()) };
+        let mut left = self.table.moves_at(block, self.number, self.row)?;
+        while let Some(steps) = left.next_chunk(&self.table, &mut self.moves, Order::NewestFirst)? {
+            steps.iter().try_for_each(&mut each)?;
         }
-        let row = self.row;
-        Ok(self.history.iter().flat_map(move |history| history.rows(row)))
+        Ok(())
     }
 
     /// Goes to the next row. After an error it stands where it stood.
@@ -144,7 +151,6 @@ impl Cursor {
             true => Some(self.read()?),
             false => None,
         };
-        self.history = None;
         self.row = 0;
         self.look();
         Ok(())

@@ -16,7 +16,7 @@ pub(super) const EOS: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 pub(super) const BLOCK_ROWS: usize = 1 << BLOCK_BITS;
 const BLOCK_BITS: u32 = 10;
 
-pub(super) const FOOTER_LEN: usize = 76;
+pub(super) const FOOTER_LEN: usize = 84;
 const FOOTER_CRC: usize = FOOTER_LEN - 4;
 const MAGIC: &[u8; 8] = b"refstab1";
 
@@ -25,10 +25,12 @@ pub(super) const OID_ENTRY_LEN: usize = 12;
 pub(super) const OID_PAGE_ENTRIES: usize = 1024;
 const SLOT_LEN: u64 = 8;
 
-/// Bytes of the rest of a block under one checksum, so that the rows of one ref are read without those
-/// of all refs of its block.
-pub(super) const COLD_PAGE: usize = 4 << 10;
+/// Bytes of the moves under one checksum, so that those of one ref are read without those of all refs.
+pub(super) const MOVES_PAGE: u64 = 4 << 10;
 const SUM_LEN: u64 = 4;
+
+/// These checksums come in pages, too.
+pub(super) const SUMS_PAGE: u64 = 4 << 10;
 
 /// Where a row is: its block, and its number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +60,8 @@ pub(super) struct Footer {
     pub(super) gone_rows: u64,
     pub(super) history_rows: u64,
     pub(super) oid_entries: u64,
+    /// Bytes of the moves.
+    pub(super) moves_len: u64,
     pub(super) names: Geometry,
     pub(super) directory_len: u32,
     pub(super) directory_crc: u32,
@@ -67,7 +71,8 @@ pub(super) struct Footer {
 
 impl Footer {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let counts = [self.live_rows, self.gone_rows, self.history_rows, self.oid_entries];
+        let Footer { live_rows, gone_rows, history_rows, oid_entries, moves_len, .. } = *self;
+        let counts = [live_rows, gone_rows, history_rows, oid_entries, moves_len];
         let mut bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
         bytes.extend(self.names.seed.to_le_bytes());
         let words = [
@@ -99,8 +104,8 @@ impl Footer {
     }
 
     fn fields(fields: &mut Fields<'_>) -> Option<Footer> {
-        let [live_rows, gone_rows, history_rows, oid_entries, seed] =
-            [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+        let [live_rows, gone_rows, history_rows] = [fields.u64()?, fields.u64()?, fields.u64()?];
+        let [oid_entries, moves_len, seed] = [fields.u64()?, fields.u64()?, fields.u64()?];
         let names = Geometry { seed, pages: fields.u32()?, slots: fields.u32()? };
         let known = names.slots.is_power_of_two() && (SLOTS_MIN..=SLOTS_MAX).contains(&names.slots);
         known.then_some(())?;
@@ -109,6 +114,7 @@ impl Footer {
             gone_rows,
             history_rows,
             oid_entries,
+            moves_len,
             names,
             directory_len: fields.u32()?,
             directory_crc: fields.u32()?,
@@ -137,6 +143,11 @@ impl Footer {
     pub(super) fn oid_pages(&self) -> usize {
         index(self.oid_entries).div_ceil(OID_PAGE_ENTRIES)
     }
+
+    /// Bytes of the checksums of the moves' pages.
+    fn sums_len(&self) -> u64 {
+        self.moves_len.div_ceil(MOVES_PAGE) * SUM_LEN
+    }
 }
 
 fn blocks(rows: u64) -> usize {
@@ -152,12 +163,9 @@ pub(super) fn index(number: u64) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BlockEntry {
     pub(super) offset: u64,
-    /// The message up to the column `rows`.
-    pub(super) hot: Part,
-    /// The rest of it, in pages: the checksum is that of the checksums of these.
-    pub(super) cold: Part,
-    /// How many pages the blocks before have.
-    cold_pages_before: u64,
+    pub(super) message: Part,
+    /// Where the moves of its refs begin, in the section of moves.
+    pub(super) moves_start: u64,
     /// Raw, in [`Directory::first_names`].
     first_name: Range<usize>,
 }
@@ -176,27 +184,9 @@ impl Part {
 }
 
 impl BlockEntry {
-    pub(super) fn cold_offset(&self) -> u64 {
-        self.offset + u64::from(self.hot.len)
-    }
-
-    /// The checksums of its pages.
-    pub(super) fn cold_sums(&self) -> Part {
-        Part { len: u32::try_from(self.cold_pages() * SUM_LEN).unwrap_or(u32::MAX), ..self.cold }
-    }
-
-    fn cold_pages(&self) -> u64 {
-        u64::from(self.cold.len).div_ceil(COLD_PAGE as u64)
-    }
-
     fn end(&self) -> u64 {
-        self.cold_offset() + u64::from(self.cold.len)
+        self.offset + u64::from(self.message.len)
     }
-}
-
-/// The checksums of the pages of what lookups do not read of a block.
-pub(super) fn cold_sums(cold: &[u8]) -> Vec<u8> {
-    cold.chunks(COLD_PAGE).flat_map(|page| crc32c::crc32c(page).to_le_bytes()).collect()
 }
 
 /// One page of the oid index.
@@ -213,19 +203,21 @@ pub(super) struct Directory {
     first_names: Vec<u8>,
     pub(super) oid_pages: Vec<OidPage>,
     pub(super) name_page_crcs: Vec<u32>,
+    pub(super) sums_page_crcs: Vec<u32>,
 }
 
 impl Directory {
-    pub(super) fn push_block(&mut self, offset: u64, hot: Part, cold: Part, first_name: &[u8]) {
+    pub(super) fn push_block(
+        &mut self,
+        offset: u64,
+        message: Part,
+        moves_start: u64,
+        first_name: &[u8],
+    ) {
         let start = self.first_names.len();
         self.first_names.extend_from_slice(first_name);
         let first_name = start..self.first_names.len();
-        let cold_pages_before = self.cold_pages();
-        self.blocks.push(BlockEntry { offset, hot, cold, cold_pages_before, first_name });
-    }
-
-    fn cold_pages(&self) -> u64 {
-        self.blocks.last().map_or(0, |last| last.cold_pages_before + last.cold_pages())
+        self.blocks.push(BlockEntry { offset, message, moves_start, first_name });
     }
 
     pub(super) fn first_name(&self, block: &BlockEntry) -> &[u8] {
@@ -235,8 +227,9 @@ impl Directory {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for block in &self.blocks {
-            let words = [block.hot.len, block.hot.crc, block.cold.len, block.cold.crc];
-            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            bytes.extend(block.message.len.to_le_bytes());
+            bytes.extend(block.message.crc.to_le_bytes());
+            bytes.extend(block.moves_start.to_le_bytes());
             let name = self.first_name(block);
             let len = u16::try_from(name.len()).expect("the writer refuses longer names");
             bytes.extend(len.to_le_bytes());
@@ -246,7 +239,8 @@ impl Directory {
             bytes.extend(page.first.to_le_bytes());
             bytes.extend(page.crc.to_le_bytes());
         }
-        bytes.extend(self.name_page_crcs.iter().flat_map(|crc| crc.to_le_bytes()));
+        let crcs = self.name_page_crcs.iter().chain(&self.sums_page_crcs);
+        bytes.extend(crcs.flat_map(|crc| crc.to_le_bytes()));
         bytes
     }
 
@@ -256,10 +250,10 @@ impl Directory {
         let mut directory = Directory::default();
         let mut offset = u64::from(footer.schema_len);
         for _ in 0..footer.blocks() {
-            let hot = Part { len: fields.u32()?, crc: fields.u32()? };
-            let cold = Part { len: fields.u32()?, crc: fields.u32()? };
+            let message = Part { len: fields.u32()?, crc: fields.u32()? };
+            let moves_start = fields.u64()?;
             let len = fields.u16()?;
-            directory.push_block(offset, hot, cold, fields.bytes(usize::from(len))?);
+            directory.push_block(offset, message, moves_start, fields.bytes(usize::from(len))?);
             offset = directory.blocks.last()?.end();
         }
         for _ in 0..footer.oid_pages() {
@@ -267,6 +261,9 @@ impl Directory {
         }
         for _ in 0..footer.names.pages {
             directory.name_page_crcs.push(fields.u32()?);
+        }
+        for _ in 0..footer.sums_len().div_ceil(SUMS_PAGE) {
+            directory.sums_page_crcs.push(fields.u32()?);
         }
         fields.0.is_empty().then_some(directory)
     }
@@ -276,9 +273,10 @@ impl Directory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sections {
     pub(super) eos: u64,
+    pub(super) moves: u64,
     pub(super) oids: u64,
     pub(super) names: u64,
-    pub(super) cold_sums: u64,
+    pub(super) sums: u64,
     pub(super) end: u64,
 }
 
@@ -286,20 +284,17 @@ impl Sections {
     /// `None` if the counts are beyond any file.
     pub(super) fn new(footer: &Footer, directory: &Directory) -> Option<Sections> {
         let eos = directory.blocks.last().map_or(u64::from(footer.schema_len), BlockEntry::end);
-        let oids = eos.checked_add(EOS.len() as u64)?;
+        let moves = eos.checked_add(EOS.len() as u64)?;
+        let oids = moves.checked_add(footer.moves_len)?;
         let names = footer.oid_entries.checked_mul(OID_ENTRY_LEN as u64)?.checked_add(oids)?;
         let slots = u64::from(footer.names.pages).checked_mul(u64::from(footer.names.slots))?;
-        let cold_sums = slots.checked_mul(SLOT_LEN)?.checked_add(names)?;
-        let end = directory.cold_pages().checked_mul(SUM_LEN)?.checked_add(cold_sums)?;
-        Some(Sections { eos, oids, names, cold_sums, end })
+        let sums = slots.checked_mul(SLOT_LEN)?.checked_add(names)?;
+        let end = footer.sums_len().checked_add(sums)?;
+        Some(Sections { eos, moves, oids, names, sums, end })
     }
 
     pub(super) fn oid_page(&self, page: usize) -> u64 {
         self.oids + (page * OID_PAGE_ENTRIES * OID_ENTRY_LEN) as u64
-    }
-
-    pub(super) fn cold_sums(&self, block: &BlockEntry) -> u64 {
-        self.cold_sums + block.cold_pages_before * SUM_LEN
     }
 
     pub(super) fn name_page(&self, page: usize, slots: u32) -> u64 {
@@ -343,6 +338,7 @@ mod tests {
             live_rows: 1025,
             gone_rows: 1,
             oid_entries: 1025,
+            moves_len: (4 << 20) + 1,
             names: Geometry { seed: 3, pages: 1, slots: 2048 },
             schema_len: 512,
             ..Footer::default()
@@ -371,12 +367,13 @@ mod tests {
     #[test]
     fn a_directory_is_read_back_with_offsets_from_its_lengths() {
         let mut directory = Directory::default();
-        let (hot, cold) = (Part { len: 1000, crc: 1 }, Part { len: 24, crc: 2 });
         for block in 0..3 {
-            directory.push_block(512 + block * 1024, hot, cold, b"refs/heads/a");
+            let message = Part { len: 1024, crc: 1 };
+            directory.push_block(512 + block * 1024, message, block * 10_000, b"refs/heads/a");
         }
         directory.oid_pages = vec![OidPage { first: 9, crc: 3 }; 2];
         directory.name_page_crcs = vec![4];
+        directory.sums_page_crcs = vec![5, 6];
         assert_eq!(Directory::decode(&directory.encode(), &footer()), Some(directory));
     }
 }

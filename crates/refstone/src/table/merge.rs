@@ -9,15 +9,14 @@ use super::cursor::Cursor;
 use super::error::{Flaw, TableError};
 use super::row::Row;
 use super::schema::Identity;
-use super::{Entry, Table, TableWriter};
+use super::{Entry, Steps, Table, TableWriter};
 use crate::stop::Stop;
 
 /// Merges tables of adjacent ranges, oldest first, and opens what came of it.
 ///
-/// The newest state of a ref wins. Row numbers of a later input count on behind the history rows of
-/// those before it, as they do when the histories are joined. If the first input is the lowest
-/// table, deletions have nothing left to hide and leave the live rows; a second pass over the
-/// inputs puts them behind, which spares keeping them in memory.
+/// The newest state of a ref wins, and its moves are told one after the other. If the first input is
+/// the lowest table, deletions have nothing left to hide and leave the live rows; a second pass over
+/// the inputs puts them behind, which spares keeping them in memory.
 pub(crate) fn merge(
     env: &dyn Env,
     path: &Path,
@@ -32,14 +31,16 @@ pub(crate) fn merge(
         inputs,
         stop,
         |deleted| !(lowest && deleted),
-        |name, entry, rows| writer.push(name, entry, rows),
+        |name, entry, cursors| writer.push(name, entry, |steps| tell(cursors, name, steps)),
     )?;
     if lowest {
         each_ref(
             inputs,
             stop,
             |deleted| deleted,
-            |name, entry, rows| writer.push_gone(name, entry, rows),
+            |name, entry, cursors| {
+                writer.push_gone(name, entry, |steps| tell(cursors, name, steps))
+            },
         )?;
     }
     writer.finish()?;
@@ -71,65 +72,46 @@ fn joined(inputs: &[Arc<Table>]) -> Result<(Identity, u64), Flaw> {
     Ok((identity, rows))
 }
 
-/// A run of rows, and what its row numbers count on from.
-struct Input {
-    cursor: Cursor,
-    rows_before: u64,
-}
-
-impl Input {
-    fn stands_on(&self, name: &[u8]) -> bool {
-        self.cursor.name() == Some(name)
-    }
-
-    fn append_rows(&mut self, rows: &mut Vec<u32>) -> Result<(), TableError> {
-        let before = u32::try_from(self.rows_before).expect("all rows together fit 32 bits");
-        rows.extend(self.cursor.rows()?.map(|row| before + row));
-        Ok(())
-    }
-}
-
 /// Both runs of each table.
-fn open_runs(tables: &[Arc<Table>]) -> Result<Vec<Input>, TableError> {
-    let mut inputs = Vec::new();
-    let mut rows_before = 0;
+fn open_runs(tables: &[Arc<Table>]) -> Result<Vec<Cursor>, TableError> {
+    let mut cursors = Vec::new();
     for table in tables {
-        for cursor in [table.live_from(b"")?, table.gone_from(b"")?] {
-            inputs.push(Input { cursor, rows_before });
-        }
-        rows_before += table.history_rows();
+        cursors.extend([table.live_from(b"")?, table.gone_from(b"")?]);
     }
-    Ok(inputs)
+    Ok(cursors)
 }
 
-/// Calls `put` with the name, the last state and all history rows of each ref that is wanted, being
-/// deleted or not, in the order of names.
+/// Tells all moves of the ref that some of these stand on.
+fn tell(cursors: &mut [Cursor], name: &[u8], steps: &mut Steps<'_, '_>) -> Result<(), TableError> {
+    let standing = cursors.iter_mut().rev().filter(|cursor| cursor.name() == Some(name));
+    for cursor in standing {
+        cursor.each_step(|step| steps.push(step))?;
+    }
+    Ok(())
+}
+
+/// Calls `put` with the name and the last state of each ref that is wanted, being deleted or not, in the
+/// order of names, and with the cursors, of which those stand on it that have it.
 fn each_ref(
     tables: &[Arc<Table>],
     stop: Stop<'_>,
     wanted: impl Fn(bool) -> bool,
-    mut put: impl FnMut(&[u8], &Entry, &[u32]) -> Result<(), TableError>,
+    mut put: impl FnMut(&[u8], &Entry, &mut [Cursor]) -> Result<(), TableError>,
 ) -> Result<(), TableError> {
-    let mut inputs = open_runs(tables)?;
-    let (mut name, mut rows, mut refs) = (Vec::new(), Vec::new(), 0);
-    while let Some(least) = inputs.iter().filter_map(|input| input.cursor.name()).min() {
+    let mut cursors = open_runs(tables)?;
+    let (mut name, mut refs) = (Vec::new(), 0);
+    while let Some(least) = cursors.iter().filter_map(Cursor::name).min() {
         stop.check_at(refs)?;
         refs += 1;
         name.clear();
         name.extend_from_slice(least);
-        let newest = inputs.iter().rev().find(|input| input.stands_on(&name));
-        let newest =
-            newest.and_then(|input| input.cursor.row()).filter(|row| wanted(row.is_deletion()));
-        let newest = newest.map(Row::entry);
-        rows.clear();
-        for input in inputs.iter_mut().filter(|input| input.stands_on(&name)) {
-            if newest.is_some() {
-                input.append_rows(&mut rows)?;
-            }
-            input.cursor.advance()?;
+        let newest = cursors.iter().rev().find(|cursor| cursor.name() == Some(&name));
+        let newest = newest.and_then(Cursor::row).filter(|row| wanted(row.is_deletion()));
+        if let Some(entry) = newest.map(Row::entry) {
+            put(&name, &entry, &mut cursors)?;
         }
-        if let Some(entry) = newest {
-            put(&name, &entry, &rows)?;
+        for cursor in cursors.iter_mut().filter(|cursor| cursor.name() == Some(&name)) {
+            cursor.advance()?;
         }
     }
     Ok(())

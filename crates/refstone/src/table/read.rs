@@ -1,13 +1,12 @@
 //! Looking up in a table: by name, and by object.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use super::Table;
-use super::block::{Block, BlockHistory, word};
+use super::block::Block;
 use super::error::TableError;
-use super::layout::{BlockEntry, COLD_PAGE, OID_ENTRY_LEN, OID_PAGE_ENTRIES, OidPage, Part, Place};
+use super::layout::{OID_ENTRY_LEN, OID_PAGE_ENTRIES, OidPage, Part, Place};
 use super::lines::{Line, Said, lines};
 use super::names::{Bucket, Probe};
 use super::row::Row;
@@ -17,8 +16,6 @@ use crate::name::RefName;
 use crate::oid::ObjectId;
 
 const BLOCK: &str = "the block at byte";
-const HISTORY: &str = "the block's history rows at byte";
-const SUMS: &str = "the checksums of the block's history rows at byte";
 const NAMES: &str = "the page of the name index at byte";
 const OIDS: &str = "the page of the object index at byte";
 
@@ -46,7 +43,12 @@ impl Table {
         self.len
     }
 
-    /// Rows of the history of the same range.
+    /// What the moves of all refs take.
+    pub(crate) fn moves_bytes(&self) -> u64 {
+        self.footer.moves_len
+    }
+
+    /// Rows of the history of the same range: the moves of all refs.
     pub(crate) fn history_rows(&self) -> u64 {
         self.footer.history_rows
     }
@@ -79,20 +81,6 @@ impl Table {
         Ok(found.map(|(block, place)| block.row(place.row())))
     }
 
-    /// The rows of all moves of a ref in the history of the same range, ascending.
-    ///
-    /// Costs a read of the pages that they lie in, and of the checksums of a block's pages. None of them
-    /// is kept.
-    pub(crate) fn rows(&self, name: &[u8]) -> Result<Vec<u32>, TableError> {
-        let Some((block, place)) = self.find(name)? else { return Ok(Vec::new()) };
-        let entry = &self.directory.blocks[place.block()];
-        let sums = self.cold_sums(entry)?;
-        let offsets = self.cold(entry, &sums, block.list_offsets(place.row()))?;
-        let numbers = block.list_numbers(&offsets).ok_or_else(|| self.no_lists(entry))?;
-        let numbers = self.cold(entry, &sums, numbers)?;
-        Ok(numbers.chunks_exact(4).map(word).collect())
-    }
-
     /// The refs that had this object at the table's end, sorted. Newer tables may know better.
     pub(crate) fn holding(&self, oid: &ObjectId) -> Result<Vec<RefName>, TableError> {
         let key = oid_key(oid.as_bytes());
@@ -110,7 +98,7 @@ impl Table {
         Ok(names)
     }
 
-    fn find(&self, name: &[u8]) -> Result<Option<(&Block, Place)>, TableError> {
+    pub(super) fn find(&self, name: &[u8]) -> Result<Option<(&Block, Place)>, TableError> {
         for place in self.places(name)? {
             let block = self.block_of(place)?;
             if block.has_name(place.row(), name) {
@@ -175,51 +163,11 @@ impl Table {
     /// Reads a block past what is kept.
     pub(super) fn read_block(&self, number: usize) -> Result<Block, TableError> {
         let entry = &self.directory.blocks[number];
-        let bytes = self.source.read(BLOCK, entry.offset, entry.hot)?;
+        let bytes = self.source.read(BLOCK, entry.offset, entry.message)?;
         let (rows, width) = (self.footer.rows_of(number), self.identity.object_format.len());
-        Block::decode(bytes, rows, width, entry.cold.len as usize).ok_or_else(|| {
+        Block::decode(bytes, rows, width).ok_or_else(|| {
             self.source.damaged(BLOCK, entry.offset, format!("a batch of {rows} rows"), "another")
         })
-    }
-
-    pub(super) fn history(&self, number: usize, block: &Block) -> Result<BlockHistory, TableError> {
-        let entry = &self.directory.blocks[number];
-        let sums = self.cold_sums(entry)?;
-        let bytes = self.cold(entry, &sums, 0..entry.cold.len as usize)?;
-        block.history(bytes).ok_or_else(|| self.no_lists(entry))
-    }
-
-    fn no_lists(&self, entry: &BlockEntry) -> TableError {
-        self.source.damaged(HISTORY, entry.cold_offset(), "the lists of its rows", "others")
-    }
-
-    fn cold_sums(&self, entry: &BlockEntry) -> Result<Box<[u8]>, TableError> {
-        self.source.read(SUMS, self.sections.cold_sums(entry), entry.cold_sums())
-    }
-
-    /// Some bytes of the rest of a block, with the checksums of all its pages.
-    fn cold(
-        &self,
-        entry: &BlockEntry,
-        sums: &[u8],
-        range: Range<usize>,
-    ) -> Result<Box<[u8]>, TableError> {
-        let len = entry.cold.len as usize;
-        if range.is_empty() || range.end > len {
-            return if range.end > len { Err(self.no_lists(entry)) } else { Ok(Box::default()) };
-        }
-        let start = range.start - range.start % COLD_PAGE;
-        let end = range.end.next_multiple_of(COLD_PAGE).min(len);
-        let offset = entry.cold_offset() + start as u64;
-        let bytes = self.source.read_raw(HISTORY, offset, end - start)?;
-        let sums = sums[4 * (start / COLD_PAGE)..].chunks_exact(4).map(word);
-        for (number, (page, sum)) in (0..).zip(bytes.chunks(COLD_PAGE).zip(sums)) {
-            self.source.check(HISTORY, offset + number * COLD_PAGE as u64, sum, page)?;
-        }
-        match range == (start..end) {
-            true => Ok(bytes),
-            false => Ok(bytes[range.start - start..range.end - start].into()),
-        }
     }
 
     pub(super) fn name_page(&self, number: usize) -> Result<&[Bucket], TableError> {

@@ -10,6 +10,7 @@ use refstone_log::{ObjectFormat, Seq, Timestamp};
 
 use super::error::Flaw;
 use super::layout::PREFIX_LEN;
+use super::step::Base;
 
 const FORMAT: &str = "1";
 const KIND: &str = "table";
@@ -32,6 +33,11 @@ impl Identity {
     /// it was before the first.
     pub(super) fn covers(&self, seq: Seq) -> bool {
         (self.first <= seq && seq <= self.last) || (self.is_lowest() && seq == Seq::ZERO)
+    }
+
+    /// What those chunks of moves are told by that are not the first of a ref.
+    pub(super) fn base(&self) -> Base<'static> {
+        Base { seq: self.last, at: self.last_at, oid: None }
     }
 
     /// Whether nothing lies below the table: a deletion in it hides nothing.
@@ -103,12 +109,6 @@ pub(super) fn oid_width(format: ObjectFormat) -> i32 {
     i32::try_from(format.len()).expect("object ids are short")
 }
 
-/// The element of the list `rows`.
-pub(super) fn row_number_field() -> Field {
-    Field::new_list_field(DataType::UInt32, false)
-}
-
-/// `rows` comes last, so that a block can be read without it.
 fn fields(format: ObjectFormat) -> Vec<Field> {
     vec![
         Field::new("refname", DataType::Utf8, false),
@@ -116,7 +116,7 @@ fn fields(format: ObjectFormat) -> Vec<Field> {
         Field::new("symref", DataType::Utf8, true),
         Field::new("seq", DataType::UInt64, false),
         Field::new("at", timestamp_type(), false),
-        Field::new("rows", DataType::List(Arc::new(row_number_field())), false),
+        Field::new("moves_end", DataType::UInt64, false),
     ]
 }
 

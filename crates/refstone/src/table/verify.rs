@@ -1,11 +1,15 @@
 //! Checking all of a table: every byte by a checksum, and every index against the rows.
 
-use super::Table;
-use super::block::{Block, BlockHistory};
+use refstone_log::Seq;
+
+use super::block::Block;
 use super::error::TableError;
 use super::layout::{EOS, FOOTER_LEN, Part, Place};
 use super::names::{Bucket, Probe};
 use super::read::{oid_entries, oid_key};
+use super::trail::Order;
+use super::window::Window;
+use super::{Table, follows};
 
 /// What the rows say should be in the indexes.
 #[derive(Default)]
@@ -13,6 +17,10 @@ struct Expected {
     /// The run's last name.
     last: Option<Vec<u8>>,
     oids: Vec<(u64, Place)>,
+    /// Where the moves of the next ref begin, and how many there were.
+    moves_start: u64,
+    moves: u64,
+    window: Window,
 }
 
 impl Table {
@@ -23,12 +31,18 @@ impl Table {
         self.verify_ends()?;
         let pages = (0..self.name_pages.len()).map(|number| self.read_name_page(number));
         let pages = pages.collect::<Result<Vec<_>, _>>()?;
-        let mut expected = Expected::default();
+        let mut expected = Expected { window: Window::shared(), ..Expected::default() };
         for number in 0..self.blocks.len() {
             if number == self.footer.live_blocks() {
                 expected.last = None;
             }
             self.verify_block(number, &pages, &mut expected)?;
+        }
+        let reached = (expected.moves, expected.moves_start);
+        if reached != (self.footer.history_rows, self.footer.moves_len) {
+            let wanted = format!("{} to byte {}", self.footer.history_rows, self.footer.moves_len);
+            let what = "the moves of all refs, up to byte";
+            return Err(self.source.damaged(what, reached.1, wanted, reached.0.to_string()));
         }
         self.verify_names(&pages)?;
         expected.oids.sort_unstable();
@@ -67,7 +81,6 @@ impl Table {
         expected: &mut Expected,
     ) -> Result<(), TableError> {
         let block = self.read_block(number)?;
-        let history = self.history(number, &block)?;
         for row in 0..block.rows() {
             let place = Place::new(number, row);
             let place = place.ok_or_else(|| self.wrong_row(0, "fewer rows"))?;
@@ -75,7 +88,8 @@ impl Table {
             if expected.last.as_deref().is_some_and(|last| *last >= *name) {
                 return Err(self.wrong_row(place.0, "a name after that of the row before"));
             }
-            self.verify_row(&block, &history, place)?;
+            self.verify_row(&block, place)?;
+            self.verify_moves(&block, place, expected)?;
             self.verify_name(&name, pages, place)?;
             expected.oids.extend(block.oid(row).map(|oid| (oid_key(oid), place)));
             expected.last = Some(name.into_owned());
@@ -87,12 +101,7 @@ impl Table {
         }
     }
 
-    fn verify_row(
-        &self,
-        block: &Block,
-        history: &BlockHistory,
-        place: Place,
-    ) -> Result<(), TableError> {
+    fn verify_row(&self, block: &Block, place: Place) -> Result<(), TableError> {
         let row = place.row();
         if !self.identity.covers(block.seq(row)) {
             return Err(self.wrong_row(place.0, "a sequence of the table's range"));
@@ -100,11 +109,34 @@ impl Table {
         if !self.may_hold(block.oid(row).is_some(), block.symref(row).is_some(), place) {
             return Err(self.wrong_row(place.0, "an object or a symbolic target, if it is live"));
         }
-        let rising = history.rows(row).is_sorted_by(|a, b| a < b);
-        let last = history.rows(row).last().map_or(0, |last| u64::from(last) + 1);
-        match rising && last <= self.footer.history_rows {
+        Ok(())
+    }
+
+    /// The newest is the one that made the ref's state, and the others are of the table's transactions.
+    fn verify_moves(
+        &self,
+        block: &Block,
+        place: Place,
+        expected: &mut Expected,
+    ) -> Result<(), TableError> {
+        let mut left = self.moves_at(block, place.block(), place.row())?;
+        let entry = block.row(place.row()).entry();
+        if left.start() != std::mem::replace(&mut expected.moves_start, left.end()) {
+            return Err(self.wrong_row(place.0, "moves that begin where those before have ended"));
+        }
+        let mut newer = None;
+        while let Some(steps) = left.next_chunk(self, &mut expected.window, Order::NewestFirst)? {
+            for step in steps {
+                if !follows(&self.identity, &entry, newer, &step) {
+                    return Err(self.wrong_row(place.0, "moves that lead to its state"));
+                }
+                newer = Some(step.seq);
+                expected.moves += 1;
+            }
+        }
+        match newer.is_some() || entry.seq == Seq::ZERO {
             true => Ok(()),
-            false => Err(self.wrong_row(place.0, "rising row numbers of the history")),
+            false => Err(self.wrong_row(place.0, "the move that made its state")),
         }
     }
 

@@ -3,30 +3,28 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use refstone_log::Env;
+use refstone_log::{Env, Seq};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Entry;
-use super::block;
 use super::columns::Columns;
 use super::error::{Flaw, TableError};
 use super::layout::{
-    self, BLOCK_ROWS, Directory, EOS, Footer, OID_PAGE_ENTRIES, OidPage, Part, Place,
+    BLOCK_ROWS, Directory, EOS, Footer, OID_PAGE_ENTRIES, OidPage, Part, Place, SUMS_PAGE, index,
 };
+use super::moves::Moves;
 use super::names::{self, Geometry};
 use super::read::oid_key;
 use super::schema::Identity;
+use super::step::Step;
+use super::{Entry, follows};
 use crate::edit::Target;
 use crate::name::NAME_LEN_MAX;
-use crate::new_file::NewFile;
-
-/// The most history rows of one block: Arrow counts a list's elements with 31 bits.
-const BLOCK_HISTORY_MAX: usize = 1 << 29;
+use crate::new_file::{NewFile, TEMPORARY};
 
 /// A table being written: the live rows in order, then, in the lowest table, those that are gone.
 ///
-/// Memory: a block, and some 32 bytes per ref for the indexes. Dropped before it is finished, it
-/// leaves nothing.
+/// Memory: a block, some MiB of moves, and some 32 bytes per ref for the indexes. Dropped before it is
+/// finished, it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct TableWriter<'e> {
     path: PathBuf,
@@ -42,7 +40,9 @@ pub(crate) struct TableWriter<'e> {
     first: Vec<u8>,
     names: Vec<(u64, Place)>,
     oids: Vec<(u64, Place)>,
-    cold_sums: Vec<u8>,
+    moves: Moves<'e>,
+    /// Where those of the open block begin.
+    moves_start: u64,
 }
 
 /// Which rows are being written.
@@ -54,7 +54,7 @@ enum Run {
 
 impl<'e> TableWriter<'e> {
     /// Starts a table that is to be called `path`; `history_rows` is how many rows the history of
-    /// the same range has.
+    /// the same range has, and so how many moves there will be.
     pub(crate) fn create(
         env: &'e dyn Env,
         path: &Path,
@@ -85,7 +85,8 @@ impl<'e> TableWriter<'e> {
             first: Vec::new(),
             names: Vec::new(),
             oids: Vec::new(),
-            cold_sums: Vec::new(),
+            moves: Moves::new(env, spool_of(path)),
+            moves_start: 0,
         };
         writer.write(&schema)?;
         Ok(writer)
@@ -93,12 +94,12 @@ impl<'e> TableWriter<'e> {
 
     /// Adds a ref that exists or, in a table that is not the lowest, was deleted. Names ascend.
     ///
-    /// `rows` are those of its moves in the history of the same range, ascending.
+    /// `tell` tells its moves, newest first, of which the newest is the one that made its state.
     pub(crate) fn push(
         &mut self,
         name: &[u8],
         entry: &Entry,
-        rows: &[u32],
+        tell: impl FnOnce(&mut Steps<'_, 'e>) -> Result<(), TableError>,
     ) -> Result<(), TableError> {
         if self.run == Run::Gone {
             return Err(self.refused("no live row behind those that are gone", "one"));
@@ -106,7 +107,7 @@ impl<'e> TableWriter<'e> {
         if entry.target.is_none() && self.identity.is_lowest() {
             return Err(self.refused("no deletion among the live rows", "one"));
         }
-        self.add(name, entry, rows)?;
+        self.add(name, entry, tell)?;
         self.footer.live_rows += 1;
         Ok(())
     }
@@ -116,7 +117,7 @@ impl<'e> TableWriter<'e> {
         &mut self,
         name: &[u8],
         entry: &Entry,
-        rows: &[u32],
+        tell: impl FnOnce(&mut Steps<'_, 'e>) -> Result<(), TableError>,
     ) -> Result<(), TableError> {
         if entry.target.is_some() || !self.identity.is_lowest() {
             return Err(self.refused("a deletion, in the lowest table", "another row"));
@@ -126,19 +127,22 @@ impl<'e> TableWriter<'e> {
             self.run = Run::Gone;
             self.last = None;
         }
-        self.add(name, entry, rows)?;
+        self.add(name, entry, tell)?;
         self.footer.gone_rows += 1;
         Ok(())
     }
 
-    /// Writes the indexes, syncs the file and gives it its name, which is durable when the caller
+    /// Writes moves and indexes, syncs the file and gives it its name, which is durable when the caller
     /// has synced the directory.
     pub(crate) fn finish(mut self) -> Result<(), TableError> {
         self.end_block()?;
         self.write(&EOS)?;
+        let sums = self.write_moves()?;
         self.write_oids()?;
         self.write_names()?;
-        let sums = std::mem::take(&mut self.cold_sums);
+        for page in sums.chunks(index(SUMS_PAGE)) {
+            self.directory.sums_page_crcs.push(crc32c::crc32c(page));
+        }
         self.write(&sums)?;
         let directory = self.directory.encode();
         let part =
@@ -150,10 +154,15 @@ impl<'e> TableWriter<'e> {
         self.file.publish().map_err(|source| TableError::Io { path, source })
     }
 
-    fn add(&mut self, name: &[u8], entry: &Entry, rows: &[u32]) -> Result<(), TableError> {
+    fn add(
+        &mut self,
+        name: &[u8],
+        entry: &Entry,
+        tell: impl FnOnce(&mut Steps<'_, 'e>) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
         self.check_name(name)?;
         self.check_entry(entry)?;
-        self.check_rows(rows)?;
+        self.add_moves(entry, tell)?;
         let (block, row) = (self.directory.blocks.len(), self.columns.count());
         let place = Place::new(block, row).ok_or_else(|| self.refused("fewer rows", "more"))?;
         if row == 0 {
@@ -163,11 +172,26 @@ impl<'e> TableWriter<'e> {
         if let Some(Target::Object(oid)) = &entry.target {
             self.oids.push((oid_key(oid.as_bytes()), place));
         }
-        self.columns.push(name, entry, rows);
+        self.columns.push(name, entry, self.moves.len());
         let last = self.last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(name);
         if self.columns.count() == BLOCK_ROWS { self.end_block() } else { Ok(()) }
+    }
+
+    /// A ref without moves is `HEAD` as the log began with it.
+    fn add_moves(
+        &mut self,
+        entry: &Entry,
+        tell: impl FnOnce(&mut Steps<'_, 'e>) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
+        self.moves.start_ref(entry.base());
+        let before = self.moves.count;
+        tell(&mut Steps { writer: self, entry, newer: None })?;
+        if self.moves.count == before && entry.seq != Seq::ZERO {
+            return Err(self.refused("the move that made a state", "none"));
+        }
+        self.moves.end_chunk().map_err(|source| self.io(source))
     }
 
     fn check_name(&self, name: &[u8]) -> Result<(), TableError> {
@@ -197,36 +221,29 @@ impl<'e> TableWriter<'e> {
         }
     }
 
-    fn check_rows(&self, rows: &[u32]) -> Result<(), TableError> {
-        let rising = rows.is_sorted_by(|a, b| a < b);
-        let last = rows.last().map_or(0, |last| u64::from(*last) + 1);
-        if !rising || last > self.footer.history_rows {
-            let expected = format!("rising row numbers below {}", self.footer.history_rows);
-            return Err(self.refused(&expected, "others"));
-        }
-        if self.columns.row_numbers() + rows.len() > BLOCK_HISTORY_MAX {
-            return Err(self.refused("fewer moves of the refs of one block", "too many"));
-        }
-        Ok(())
-    }
-
     fn end_block(&mut self) -> Result<(), TableError> {
         if self.columns.count() == 0 {
             return Ok(());
         }
-        let message = self.columns.take();
-        let (hot, cold) = block::split(&message)
-            .and_then(|split| message.split_at_checked(split))
-            .and_then(|(hot, cold)| {
-                let sums = layout::cold_sums(cold);
-                let len = u32::try_from(cold.len()).ok()?;
-                let cold = Part { len, crc: crc32c::crc32c(&sums) };
-                self.cold_sums.extend(sums);
-                Some((Part::of(hot)?, cold))
-            })
-            .ok_or_else(|| self.refused("a block below 4 GiB", "a longer one"))?;
-        self.directory.push_block(self.offset, hot, cold, &self.first);
-        self.write(&message)
+        let bytes = self.columns.take();
+        let message =
+            Part::of(&bytes).ok_or_else(|| self.refused("a block below 4 GiB", "a longer one"))?;
+        self.directory.push_block(self.offset, message, self.moves_start, &self.first);
+        self.moves_start = self.moves.len();
+        self.write(&bytes)
+    }
+
+    /// Returns the checksums of its pages.
+    fn write_moves(&mut self) -> Result<Vec<u8>, TableError> {
+        let rows = self.footer.history_rows;
+        if self.moves.count != rows {
+            let expected = format!("the moves of {rows} rows of history");
+            return Err(self.refused(&expected, &self.moves.count.to_string()));
+        }
+        self.footer.moves_len = self.moves.len();
+        self.offset += self.moves.len();
+        let written = self.moves.finish(|piece| self.file.write_all(piece));
+        written.map_err(|source| self.io(source))
     }
 
     fn write_oids(&mut self) -> Result<(), TableError> {
@@ -275,4 +292,32 @@ impl<'e> TableWriter<'e> {
         let flaw = Flaw::new("row", row, expected, actual);
         TableError::Input { path: self.path.clone(), flaw }
     }
+}
+
+/// Takes the moves of one ref, newest first.
+pub(crate) struct Steps<'w, 'e> {
+    writer: &'w mut TableWriter<'e>,
+    entry: &'w Entry,
+    newer: Option<Seq>,
+}
+
+impl Steps<'_, '_> {
+    pub(crate) fn push(&mut self, step: &Step<'_>) -> Result<(), TableError> {
+        let Steps { writer, entry, newer } = self;
+        if !follows(&writer.identity, entry, *newer, step) {
+            let expected = "the move that made the state, or the one before another";
+            return Err(writer.refused(expected, &format!("a move of transaction {}", step.seq)));
+        }
+        *newer = Some(step.seq);
+        let base = writer.identity.base();
+        writer.moves.push(step, base).map_err(|source| writer.io(source))
+    }
+}
+
+/// Where moves wait for their place.
+fn spool_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".moves");
+    name.push(TEMPORARY);
+    name.into()
 }

@@ -66,9 +66,12 @@ fn all_of(rows: usize) {
         timed("verify", rows, || file.verify().unwrap());
         let numbers = scattered(200, file.rows());
         for _ in 0..2 {
-            timed("fetch 200 scattered", numbers.len(), || file.fetch(&numbers).unwrap());
+            timed("200 scattered objects", numbers.len(), || {
+                file.each_new_oid(&numbers, |_, _| ()).unwrap();
+            });
         }
-        timed("fetch 1", 1, || file.fetch(&numbers[100..101]).unwrap());
+        let row = numbers[100];
+        timed("move 1", 1, || file.moves(row..row + 1).count());
         let seq = file.identity().last.get() / 3;
         timed("row_at", 1, || file.row_at(refstone_log::Seq::new(seq)).unwrap());
         println!("read: {}", memory());

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{TimestampMicrosecondType, UInt32Type, UInt64Type};
+use arrow_array::types::{TimestampMicrosecondType, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use refstone_log::text::{Backslash, escape_into};
@@ -21,7 +21,6 @@ struct Row {
     symref: Option<String>,
     seq: u64,
     at: i64,
-    rows: Vec<u32>,
 }
 
 fn readable(name: &[u8]) -> String {
@@ -30,30 +29,30 @@ fn readable(name: &[u8]) -> String {
     String::from_utf8(text).unwrap()
 }
 
-fn row(name: &[u8], entry: &Entry, rows: &[u32]) -> Row {
+fn row(name: &[u8], entry: &Entry) -> Row {
     let (new_oid, symref) = match &entry.target {
         Some(Target::Object(oid)) => (Some(oid.as_bytes().to_vec()), None),
         Some(Target::Symbolic(name)) => (None, Some(readable(name.as_bytes()))),
         None => (None, None),
     };
     let (seq, at) = (entry.seq.get(), entry.at.as_micros());
-    Row { refname: readable(name), new_oid, symref, seq, at, rows: rows.to_vec() }
+    Row { refname: readable(name), new_oid, symref, seq, at }
 }
 
 fn rows_of(batch: &RecordBatch) -> impl Iterator<Item = Row> {
     let column = |name: &str| batch.column_by_name(name).unwrap().clone();
     let (names, oids, symrefs) = (column("refname"), column("new_oid"), column("symref"));
-    let (seqs, ats, rows) = (column("seq"), column("at"), column("rows"));
+    let (seqs, ats) = (column("seq"), column("at"));
+    let ends = column("moves_end");
+    assert!(ends.as_primitive::<UInt64Type>().values().is_sorted());
     (0..batch.num_rows()).map(move |at| {
         let (oids, symrefs) = (oids.as_fixed_size_binary(), symrefs.as_string::<i32>());
-        let rows = rows.as_list::<i32>().value(at);
         Row {
             refname: names.as_string::<i32>().value(at).to_owned(),
             new_oid: oids.is_valid(at).then(|| oids.value(at).to_vec()),
             symref: symrefs.is_valid(at).then(|| symrefs.value(at).to_owned()),
             seq: seqs.as_primitive::<UInt64Type>().value(at),
             at: ats.as_primitive::<TimestampMicrosecondType>().value(at),
-            rows: rows.as_primitive::<UInt32Type>().values().to_vec(),
         }
     })
 }
@@ -68,7 +67,7 @@ fn read(path: &Path) -> Vec<Row> {
 fn expected(state: &State) -> Vec<Row> {
     let rows = |gone| {
         let rows = state.iter().filter(move |(_, (entry, _))| entry.target.is_none() == gone);
-        rows.map(|(name, (entry, rows))| row(name, entry, rows))
+        rows.map(|(name, (entry, _))| row(name, entry))
     };
     rows(false).chain(rows(true)).collect()
 }

@@ -7,17 +7,18 @@ use std::sync::Arc;
 
 use refstone_log::{ObjectFormat, OsEnv};
 
-use super::super::layout::{BlockEntry, Part, cold_sums};
-use super::super::{Cursor, Entry, Table, TableError};
-use super::{Scratch, oid, varied, write};
+use super::super::layout::{BlockEntry, Part};
+use super::super::{Cursor, Entry, Order, Table, TableError};
+use super::{Scratch, oid, trail, varied, write};
 use crate::edit::Target;
 use crate::name::RefName;
+use crate::row::RefMove;
 
 /// All a table says.
 #[derive(Debug, PartialEq)]
 struct Answers {
     found: Vec<Option<Option<Target>>>,
-    rows: Vec<Vec<u32>>,
+    moves: Vec<Vec<RefMove>>,
     listed: Vec<(Vec<u8>, Entry)>,
     holding: Vec<Vec<RefName>>,
 }
@@ -40,7 +41,9 @@ fn ask(table: Table) -> Result<Answers, TableError> {
     list(table.gone_from(b"")?, &mut listed)?;
     Ok(Answers {
         found: names().map(|name| table.target(name)).collect::<Result<_, _>>()?,
-        rows: names().map(|name| table.rows(name)).collect::<Result<_, _>>()?,
+        moves: names()
+            .map(|name| trail(&table, name, Order::NewestFirst))
+            .collect::<Result<_, _>>()?,
         listed,
         holding: (0..4)
             .map(|byte| table.holding(&oid(ObjectFormat::Sha1, byte)))
@@ -130,19 +133,22 @@ fn forge(path: &Path, change: impl FnOnce(&mut [u8], &mut Table)) -> Result<(), 
     change(&mut bytes, &mut table);
     let Table { directory, footer, sections, .. } = &mut table;
     for block in &mut directory.blocks {
-        let cold = at(block.offset) + block.hot.len as usize;
-        block.hot = Part::of(&bytes[at(block.offset)..cold]).unwrap();
-        let sums = cold_sums(&bytes[cold..][..block.cold.len as usize]);
-        let place = at(sections.cold_sums(block));
-        bytes[place..][..sums.len()].copy_from_slice(&sums);
-        block.cold.crc = crc32c::crc32c(&sums);
+        let message = &bytes[at(block.offset)..][..block.message.len as usize];
+        block.message = Part::of(message).unwrap();
+    }
+    let moves = &bytes[at(sections.moves)..at(sections.oids)];
+    let sums: Vec<u8> =
+        moves.chunks(4096).flat_map(|page| crc32c::crc32c(page).to_le_bytes()).collect();
+    bytes[at(sections.sums)..at(sections.end)].copy_from_slice(&sums);
+    for (crc, page) in directory.sums_page_crcs.iter_mut().zip(sums.chunks(4096)) {
+        *crc = crc32c::crc32c(page);
     }
     let oids = bytes[at(sections.oids)..at(sections.names)].chunks(12 << 10);
     for (page, bytes) in directory.oid_pages.iter_mut().zip(oids) {
         page.crc = crc32c::crc32c(bytes);
     }
     let names =
-        bytes[at(sections.names)..at(sections.cold_sums)].chunks(8 * footer.names.slots as usize);
+        bytes[at(sections.names)..at(sections.sums)].chunks(8 * footer.names.slots as usize);
     for (crc, bytes) in directory.name_page_crcs.iter_mut().zip(names) {
         *crc = crc32c::crc32c(bytes);
     }
@@ -161,13 +167,13 @@ fn offset_of(bytes: &[u8], found: &[u8]) -> usize {
 #[test]
 fn checksums_that_are_right_do_not_make_a_table_right() {
     type Forgery = fn(&mut [u8], &mut Table);
-    let forgeries: [(&str, Forgery); 10] = [
+    let forgeries: [(&str, Forgery); 15] = [
         ("an object's row", |bytes, table| bytes[at(table.sections.oids) + 8] ^= 1),
         ("an object's key", |bytes, table| bytes[at(table.sections.oids)] ^= 1),
         ("an object page's first key", |_, table| table.directory.oid_pages[0].first ^= 1),
         ("a seed", |_, table| table.footer.names.seed ^= 1),
         ("a name twice", |bytes, table| {
-            let names = &mut bytes[at(table.sections.names)..at(table.sections.cold_sums)];
+            let names = &mut bytes[at(table.sections.names)..at(table.sections.sums)];
             let slots: Vec<_> = names.chunks(8).map(|slot| slot != [0; 8]).collect();
             let (used, free) = (slots.iter().position(|s| *s), slots.iter().position(|s| !s));
             names.copy_within(8 * used.unwrap()..8 * used.unwrap() + 8, 8 * free.unwrap());
@@ -176,7 +182,7 @@ fn checksums_that_are_right_do_not_make_a_table_right() {
             let names = [b"refs/heads/s", b"refs/heads/z"].map(|name| offset_of(bytes, name));
             bytes.swap(names[0] + 11, names[1] + 11);
             // Their rows are the fourth and the fifth; the index goes with them.
-            let slots = at(table.sections.names)..at(table.sections.cold_sums);
+            let slots = at(table.sections.names)..at(table.sections.sums);
             for slot in
                 bytes[slots].chunks_mut(8).filter(|slot| matches!(slot[..4], [4 | 5, 0, 0, 0]))
             {
@@ -185,22 +191,32 @@ fn checksums_that_are_right_do_not_make_a_table_right() {
         }),
         ("a first name", |_, table| {
             let old = std::mem::take(&mut table.directory);
-            let BlockEntry { offset, hot, cold, .. } = old.blocks[0];
-            table.directory.push_block(offset, hot, cold, b"HEAE");
-            let BlockEntry { offset, hot, cold, .. } = old.blocks[1];
-            table.directory.push_block(offset, hot, cold, old.first_name(&old.blocks[1]));
+            let BlockEntry { offset, message, moves_start, .. } = old.blocks[0];
+            table.directory.push_block(offset, message, moves_start, b"HEAE");
+            let BlockEntry { offset, message, moves_start, .. } = old.blocks[1];
+            let name = old.first_name(&old.blocks[1]);
+            table.directory.push_block(offset, message, moves_start, name);
             table.directory.oid_pages = old.oid_pages;
             table.directory.name_page_crcs = old.name_page_crcs;
+            table.directory.sums_page_crcs = old.sums_page_crcs;
         }),
         ("a sequence", |bytes, _| {
             let newest = offset_of(bytes, &11u64.to_le_bytes());
             bytes[newest] = 12;
         }),
-        ("a history row", |bytes, table| {
-            let block = &table.directory.blocks[0];
-            let end = at(block.cold_offset()) + block.cold.len as usize;
-            bytes[end - 8..end].fill(0x7f);
+        ("a time of the newest move", |bytes, table| bytes[at(table.sections.moves) + 3] ^= 1),
+        ("an object of the newest move", |bytes, table| {
+            // That of `refs/heads/a` is not told: it is the one of the row.
+            let chunk = offset_of(bytes, b"actor-0");
+            assert!((at(table.sections.moves)..at(table.sections.oids)).contains(&chunk));
+            bytes[chunk - 4] ^= 1;
         }),
+        ("the length of moves", |bytes, table| bytes[at(table.sections.moves)] ^= 1),
+        ("the length of moves at their end", |bytes, table| {
+            bytes[at(table.sections.oids) - 1] ^= 1
+        }),
+        ("where moves begin", |_, table| table.directory.blocks[1].moves_start += 1),
+        ("how many moves there are", |_, table| table.footer.history_rows += 1),
         ("the end of the stream", |bytes, table| bytes[at(table.sections.eos)] ^= 1),
     ];
     for (what, forgery) in forgeries {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use refstone_log::{ObjectFormat, OsEnv, Seq, Timestamp};
 
 use super::super::row::Row;
-use super::super::{Entry, Table, TableWriter, merge};
-use super::{Scratch, identity};
+use super::super::{Entry, Order, Step, Table, TableWriter, merge};
+use super::{Scratch, identity, trail};
 use crate::edit::Target;
 use crate::oid::ObjectId;
 use crate::stop::Stop;
@@ -67,8 +67,17 @@ fn build(path: &Path, first: u64, names: &[(String, usize)]) -> Took {
     let identity = identity(ObjectFormat::Sha1, first, names.len());
     let mut writer = TableWriter::create(&OsEnv, path, identity, names.len() as u64).unwrap();
     for (name, number) in names {
-        let row = u32::try_from(*number % names.len()).unwrap();
-        writer.push(name.as_bytes(), &entry(first + u64::from(row), *number), &[row]).unwrap();
+        let entry = entry(first + (*number % names.len()) as u64, *number);
+        let step = Step {
+            seq: entry.seq,
+            at: entry.at,
+            actor: b"alice",
+            old_oid: None,
+            new_oid: entry.base().oid,
+            symref: None,
+            message: None,
+        };
+        writer.push(name.as_bytes(), &entry, |steps| steps.push(&step)).unwrap();
     }
     writer.finish().unwrap();
     start.elapsed()
@@ -173,8 +182,8 @@ fn measure(refs: usize, lookups: usize) {
     println!("open {opened:?}, with a lookup {looked:?} (cold: {cold}), memory +{grown} kB");
 
     let start = Clock::start();
-    table.rows(wanted.as_bytes()).unwrap();
-    println!("history rows of a ref {:?}", start.elapsed());
+    trail(&table, wanted.as_bytes(), Order::NewestFirst).unwrap();
+    println!("moves of a ref {:?}", start.elapsed());
     for _ in 0..2 {
         let (took, rows) = list(&table);
         assert_eq!(rows, refs);

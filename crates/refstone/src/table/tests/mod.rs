@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bstr::BString;
 use refstone_log::{Env, ObjectFormat, OsEnv, Seq, Timestamp};
 use tempfile::TempDir;
 
-use super::{Entry, Identity, Table, TableError, TableWriter};
+use super::{Entry, Identity, Order, Step, Steps, Table, TableError, TableWriter, Trail};
 use crate::edit::Target;
 use crate::name::RefName;
 use crate::oid::ObjectId;
+use crate::row::RefMove;
 use crate::stop::Stop;
 
 /// One move of one ref: what a transaction of one row does.
@@ -27,8 +29,8 @@ pub(super) struct Move {
     target: Option<Target>,
 }
 
-/// For each ref its last state and the rows of its moves.
-type State = BTreeMap<Vec<u8>, (Entry, Vec<u32>)>;
+/// For each ref its last state and its moves, oldest first.
+type State = BTreeMap<Vec<u8>, (Entry, Vec<RefMove>)>;
 
 fn name(name: &str) -> RefName {
     RefName::new(name).unwrap()
@@ -50,18 +52,57 @@ fn delete(gone: &str) -> Move {
     Move { name: name(gone), target: None }
 }
 
-/// The state after moves of which the first has this sequence. Row `n` is the `n`-th move.
+/// The state after moves of which the first has this sequence. What they say of the object before is
+/// often what the move before says, and often not.
 fn state(first: u64, moves: &[Move]) -> State {
     let mut state = State::new();
-    for (seq, (row, moved)) in (first..).zip((0..).zip(moves)) {
+    for (seq, moved) in (first..).zip(moves) {
         let at = Timestamp::from_micros(i64::try_from(seq).unwrap() * 10);
         let entry = Entry { seq: Seq::new(seq), at, target: moved.target.clone() };
         let known = state.entry(moved.name.as_bytes().to_vec());
-        let known = known.or_insert_with(|| (entry.clone(), Vec::new()));
-        known.0 = entry;
-        known.1.push(row);
+        let (last, moves) = known.or_insert_with(|| (entry.clone(), Vec::new()));
+        *last = entry;
+        let new = moved.target.as_ref().and_then(Target::object);
+        let byte = u8::try_from(seq % 6).unwrap();
+        let odd = seq % 3 == 0;
+        moves.push(RefMove {
+            seq: Seq::new(seq),
+            at,
+            actor: if odd {
+                BString::from(b"bob\\\xff")
+            } else {
+                format!("actor-{}", seq % 2).into()
+            },
+            name: moved.name.clone(),
+            old_oid: new.filter(|_| seq % 5 != 0).map(|new| oid(new.format(), byte)),
+            new_oid: new,
+            symref: moved.target.as_ref().and_then(Target::symbolic).cloned(),
+            message: (seq % 4 != 1).then(|| format!("why {}", seq / 8).into()),
+        });
     }
     state
+}
+
+/// Tells moves, which are given oldest first.
+fn tell(moves: &[RefMove], steps: &mut Steps<'_, '_>) -> Result<(), TableError> {
+    moves
+        .iter()
+        .rev()
+        .try_for_each(|moved| steps.push(&Step::of(moved.seq, moved.at, &moved.as_row())))
+}
+
+/// All moves of a ref, oldest first, read from one end.
+fn trail(table: &Arc<Table>, of: &[u8], order: Order) -> Result<Vec<RefMove>, TableError> {
+    let name = RefName::from_proven(of);
+    let mut chunks = Vec::new();
+    let Some(mut trail) = Trail::of(table.clone(), of)? else { return Ok(Vec::new()) };
+    while let Some(steps) = trail.next_chunk(order)? {
+        chunks.push(steps.iter().rev().map(|step| step.ref_move(&name).unwrap()).collect());
+    }
+    if order == Order::NewestFirst {
+        chunks.reverse();
+    }
+    Ok(chunks.into_iter().flat_map(|chunk: Vec<_>| chunk).collect())
 }
 
 fn identity(format: ObjectFormat, first: u64, count: usize) -> Identity {
@@ -89,11 +130,11 @@ fn write(
     let mut writer = TableWriter::create(env, path, identity, moves.len() as u64)?;
     let state = state(first, moves);
     let is_gone = |entry: &Entry| lowest && entry.target.is_none();
-    for (name, (entry, rows)) in state.iter().filter(|(_, (entry, _))| !is_gone(entry)) {
-        writer.push(name, entry, rows)?;
+    for (name, (entry, moves)) in state.iter().filter(|(_, (entry, _))| !is_gone(entry)) {
+        writer.push(name, entry, |steps| tell(moves, steps))?;
     }
-    for (name, (entry, rows)) in state.iter().filter(|(_, (entry, _))| is_gone(entry)) {
-        writer.push_gone(name, entry, rows)?;
+    for (name, (entry, moves)) in state.iter().filter(|(_, (entry, _))| is_gone(entry)) {
+        writer.push_gone(name, entry, |steps| tell(moves, steps))?;
     }
     writer.finish()
 }
@@ -174,7 +215,7 @@ fn an_empty_table_has_nothing() {
     table.verify().unwrap();
 }
 
-// Breaks: each check of `add` left out, and `push` after `push_gone`.
+// Breaks: each check of `add`, of `Steps` and of `finish` left out, and `push` after `push_gone`.
 #[test]
 fn a_writer_refuses_what_is_no_table() {
     let scratch = Scratch::new();
@@ -182,27 +223,50 @@ fn a_writer_refuses_what_is_no_table() {
     let entry = |seq, target| Entry { seq: Seq::new(seq), at: Timestamp::default(), target };
     let object = |format| Some(Target::Object(oid(format, 1)));
     let good = entry(1, object(ObjectFormat::Sha1));
-    let gone = entry(2, None);
+    let (newer, gone) = (entry(2, good.target.clone()), entry(2, None));
+    let one = |entry: &Entry| RefMove {
+        seq: entry.seq,
+        at: entry.at,
+        actor: "alice".into(),
+        name: name("refs/b"),
+        old_oid: None,
+        new_oid: entry.target.as_ref().and_then(Target::object),
+        symref: None,
+        message: None,
+    };
+    let moves = |entries: &[&Entry]| entries.iter().map(|entry| one(entry)).collect::<Vec<_>>();
     let writer = || {
         let identity = identity(ObjectFormat::Sha1, 1, 5);
-        let mut writer = TableWriter::create(&OsEnv, &path, identity, 5).unwrap();
-        writer.push(b"refs/b", &good, &[0, 1]).unwrap();
+        let mut writer = TableWriter::create(&OsEnv, &path, identity, 2).unwrap();
+        writer.push(b"refs/b", &newer, |steps| tell(&moves(&[&good, &newer]), steps)).unwrap();
         writer
     };
-    let refused = |result: Result<(), TableError>| matches!(result, Err(TableError::Input { .. }));
-    assert!(refused(writer().push(b"refs/b", &good, &[])), "the same name again");
-    assert!(refused(writer().push(b"refs/a", &good, &[])), "names that fall");
-    assert!(refused(writer().push(b"refs/c\\xff", &good, &[])), "a backslash");
-    assert!(refused(writer().push(b"refs/c", &gone, &[])), "a deletion among live rows");
-    assert!(refused(writer().push_gone(b"refs/c", &good, &[])), "a live row among deletions");
-    assert!(refused(writer().push(b"refs/c", &entry(6, good.target.clone()), &[])), "too new");
+    let refused = |what: &str, name: &[u8], entry: &Entry, told: &[&Entry]| {
+        let result = writer().push(name, entry, |steps| tell(&moves(told), steps));
+        assert!(matches!(result, Err(TableError::Input { .. })), "{what}");
+    };
+    refused("the same name again", b"refs/b", &good, &[&good]);
+    refused("names that fall", b"refs/a", &good, &[&good]);
+    refused("a backslash", b"refs/c\\xff", &good, &[&good]);
+    refused("a deletion among live rows", b"refs/c", &gone, &[&gone]);
+    let late = entry(6, good.target.clone());
+    refused("too new", b"refs/c", &late, &[&late]);
     let sha256 = entry(2, object(ObjectFormat::Sha256));
-    assert!(refused(writer().push(b"refs/c", &sha256, &[])), "another hash");
-    assert!(refused(writer().push(b"refs/c", &good, &[2, 1])), "rows that fall");
-    assert!(refused(writer().push(b"refs/c", &good, &[5])), "a row behind the history's end");
+    refused("another hash", b"refs/c", &sha256, &[&sha256]);
+    refused("no moves", b"refs/c", &good, &[]);
+    refused("a move that made another state", b"refs/c", &good, &[&newer]);
+    refused("a move that made another value", b"refs/c", &newer, &[&gone]);
+    refused("moves that rise", b"refs/c", &good, &[&newer, &good]);
+    refused("a move before all", b"refs/c", &good, &[&entry(0, None), &good]);
+    let pushed = writer().push_gone(b"refs/c", &good, |steps| tell(&moves(&[&good]), steps));
+    assert!(matches!(pushed, Err(TableError::Input { .. })), "a live row among deletions");
+    let mut more = writer();
+    more.push(b"refs/c", &good, |steps| tell(&moves(&[&good]), steps)).unwrap();
+    assert!(matches!(more.finish(), Err(TableError::Input { .. })), "more moves than rows");
     let mut writer = writer();
-    writer.push_gone(b"refs/a", &gone, &[]).unwrap();
-    assert!(refused(writer.push(b"refs/c", &good, &[])), "a live row behind the deletions");
+    writer.push_gone(b"refs/a", &gone, |steps| tell(&moves(&[&gone]), steps)).unwrap();
+    let pushed = writer.push(b"refs/c", &good, |steps| tell(&moves(&[&good]), steps));
+    assert!(matches!(pushed, Err(TableError::Input { .. })), "a live row behind the deletions");
     drop(writer);
     assert_eq!(OsEnv.list(scratch.dir.path()).unwrap(), [""; 0], "nothing is left of a refusal");
 }

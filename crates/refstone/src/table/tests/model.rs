@@ -4,18 +4,25 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use refstone_log::ObjectFormat;
 
-use super::super::{Cursor, Entry, Table};
-use super::{Move, Scratch, State, many, oid, set, state, varied};
+use super::super::{Cursor, Entry, Order, Step, Table, TableError};
+use super::{Move, Scratch, State, many, oid, set, state, trail, varied};
 use crate::edit::Target;
 use crate::name::RefName;
+use crate::row::RefMove;
 
-type Row = (Vec<u8>, Entry, Vec<u32>);
+type Row = (Vec<u8>, Entry, Vec<RefMove>);
 
 fn walk(mut cursor: Cursor) -> Vec<Row> {
     let mut rows = Vec::new();
     while let Some(name) = cursor.name().map(<[u8]>::to_vec) {
         let entry = cursor.row().unwrap().entry();
-        let moves = cursor.rows().unwrap().collect();
+        let (mut moves, of) = (Vec::new(), RefName::from_proven(&name));
+        let each = |step: &Step<'_>| {
+            moves.push(step.ref_move(&of).unwrap());
+            Ok::<_, TableError>(())
+        };
+        cursor.each_step(each).unwrap();
+        moves.reverse();
         rows.push((name, entry, moves));
         cursor.advance().unwrap();
     }
@@ -37,8 +44,10 @@ fn assert_is(table: &Arc<Table>, state: &State, names: &BTreeSet<RefName>) {
         let known = state.get(name.as_bytes());
         let target = known.map(|known| known.0.target.clone());
         assert_eq!(table.target(name.as_bytes()).unwrap(), target, "{name}");
-        let rows = known.map_or(Vec::new(), |known| known.1.clone());
-        assert_eq!(table.rows(name.as_bytes()).unwrap(), rows, "{name}");
+        let moves = known.map_or(Vec::new(), |known| known.1.clone());
+        for order in [Order::OldestFirst, Order::NewestFirst] {
+            assert_eq!(trail(table, name.as_bytes(), order).unwrap(), moves, "{name}");
+        }
         for start in [name.as_bytes().to_vec(), [name.as_bytes(), b"\0"].concat()] {
             let live = listed(state, &start, |entry| !is_gone(entry));
             assert_eq!(walk(table.live_from(&start).unwrap()), live);
@@ -97,8 +106,8 @@ pub(super) fn stacks() -> impl Strategy<Value = (ObjectFormat, Vec<Vec<Move>>)> 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    // Breaks: nearly any line of this module; a merge that lets the oldest state win, that forgets
-    // to shift rows, or whose second pass looks at the live runs alone.
+    // Breaks: nearly any line of this module; a merge that lets the oldest state win, that tells
+    // the oldest moves first, or whose second pass looks at the live runs alone.
     #[test]
     fn tables_and_their_merges_are_maps((format, stack) in stacks(), first in 1u64..3) {
         let mut scratch = Scratch::new();

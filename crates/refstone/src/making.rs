@@ -1,0 +1,142 @@
+//! Making the table of a range of transactions, in bounded memory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use refstone_log::{Env, Seq, Timestamp};
+
+use crate::digest::Digest;
+use crate::error::ReadError;
+use crate::name::RefName;
+use crate::new_file::TEMPORARY;
+use crate::sealed::HistoryFile;
+use crate::shelves::Shelves;
+use crate::stop::Stop;
+use crate::table::{self, Identity, Step, Table};
+
+/// What the moves of a range may take; more are put into tables of parts of it, which are merged.
+const MEMORY: usize = 128 << 20;
+
+/// A table that is being made.
+pub(crate) struct Making<'s> {
+    env: &'s dyn Env,
+    path: PathBuf,
+    /// Of the whole range; its end is known when it is reached.
+    identity: Identity,
+    head: RefName,
+    stop: Stop<'s>,
+    memory: usize,
+    digest: Digest,
+    parts: Vec<Arc<Table>>,
+    /// The newest transaction so far.
+    reached: (Seq, Timestamp),
+}
+
+impl<'s> Making<'s> {
+    /// Starts the table of the transactions from `first` on that is to be called `path`.
+    pub(crate) fn start(
+        shelves: &'s Shelves,
+        path: PathBuf,
+        first: Seq,
+        stop: Stop<'s>,
+    ) -> Making<'s> {
+        let object_format = shelves.object_format;
+        let identity = Identity {
+            log_id: shelves.log_id,
+            object_format,
+            first,
+            last: first,
+            last_crc: 0,
+            last_at: Timestamp::default(),
+        };
+        Making {
+            env: &*shelves.env,
+            path,
+            identity,
+            head: shelves.head.clone(),
+            stop,
+            memory: MEMORY,
+            digest: Digest::new(object_format),
+            parts: Vec::new(),
+            reached: (Seq::ZERO, Timestamp::default()),
+        }
+    }
+
+    /// Takes all moves of a history file.
+    pub(crate) fn take(&mut self, history: &HistoryFile) -> Result<(), ReadError> {
+        for moved in history.moves(0..history.rows()) {
+            let moved = moved?;
+            let step = Step::of(moved.seq, moved.at, &moved.as_row());
+            self.note(moved.name.clone(), &step)?;
+        }
+        Ok(())
+    }
+
+    /// Notes a move. They come in commit order.
+    pub(crate) fn note(&mut self, name: RefName, step: &Step<'_>) -> Result<(), ReadError> {
+        if step.seq > self.reached.0 {
+            if self.digest.bytes() > self.memory {
+                self.end_part()?;
+            }
+            self.reached = (step.seq, step.at);
+        }
+        self.digest.note(name, step);
+        Ok(())
+    }
+
+    /// Writes the table, synced and under its name; the caller syncs the directory. The range ends with
+    /// this transaction, the checksum of its frame and its time.
+    pub(crate) fn finish(
+        mut self,
+        last: Seq,
+        last_crc: u32,
+        last_at: Timestamp,
+    ) -> Result<(), ReadError> {
+        let first = self.next_first();
+        let identity = Identity { first, last, last_crc, last_at, ..self.identity.clone() };
+        if self.parts.is_empty() {
+            let path = self.path.clone();
+            return self.write(path, identity);
+        }
+        self.write_part(identity)?;
+        table::merge(self.env, &self.path, &self.parts, self.stop)?;
+        Ok(())
+    }
+
+    fn next_first(&self) -> Seq {
+        self.parts.last().map_or(self.identity.first, |part| part.identity().last.next())
+    }
+
+    fn end_part(&mut self) -> Result<(), ReadError> {
+        let (last, last_at) = self.reached;
+        let first = self.next_first();
+        self.write_part(Identity { first, last, last_at, ..self.identity.clone() })
+    }
+
+    fn write_part(&mut self, identity: Identity) -> Result<(), ReadError> {
+        let mut path = self.path.clone().into_os_string();
+        path.push(format!(".part-{}{TEMPORARY}", self.parts.len()));
+        let path = PathBuf::from(path);
+        self.write(path.clone(), identity)?;
+        self.parts.push(Arc::new(Table::open(self.env, &path)?));
+        Ok(())
+    }
+
+    fn write(&mut self, path: PathBuf, identity: Identity) -> Result<(), ReadError> {
+        let empty = Digest::new(identity.object_format);
+        let mut digest = std::mem::replace(&mut self.digest, empty);
+        if identity.is_lowest() {
+            digest.start_head(self.head.clone());
+        }
+        digest.write(self.env, &path, identity, self.stop)
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        for part in &self.parts {
+            // A file that stays is no harm: nobody reads temporary names.
+            let _ = self.env.remove(part.path());
+        }
+    }
+}

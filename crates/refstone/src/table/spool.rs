@@ -1,0 +1,80 @@
+//! Bytes that wait until what stands before them in a file is written.
+
+use std::io;
+use std::path::PathBuf;
+
+use refstone_log::{Env, EnvFile};
+
+/// What is kept in memory; more goes to a file, which nobody syncs.
+const HELD_MAX: usize = 4 << 20;
+
+/// Read at once when it is given out.
+const PIECE: usize = 1 << 20;
+
+/// Bytes in the order in which they came. Dropping it removes its file.
+#[derive(Debug)]
+pub(super) struct Spool<'e> {
+    env: &'e dyn Env,
+    path: PathBuf,
+    held: Vec<u8>,
+    file: Option<Box<dyn EnvFile>>,
+    /// Bytes in the file.
+    spilled: u64,
+}
+
+impl<'e> Spool<'e> {
+    /// The file is only made when it is needed; what a crash left of an earlier one goes.
+    pub(super) fn new(env: &'e dyn Env, path: PathBuf) -> Spool<'e> {
+        Spool { env, path, held: Vec::new(), file: None, spilled: 0 }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.spilled + self.held.len() as u64
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.held.extend_from_slice(bytes);
+        if self.held.len() < HELD_MAX {
+            return Ok(());
+        }
+        let file = match &self.file {
+            Some(file) => file,
+            None => {
+                match self.env.remove(&self.path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+                self.file.insert(self.env.create_new(&self.path)?)
+            }
+        };
+        file.write_all_at(&self.held, self.spilled)?;
+        self.spilled += self.held.len() as u64;
+        self.held.clear();
+        Ok(())
+    }
+
+    /// Gives out all of it, in pieces.
+    pub(super) fn drain(&mut self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut piece = vec![0; if self.spilled == 0 { 0 } else { PIECE }];
+        let mut at = 0;
+        while let Some(file) = self.file.as_ref().filter(|_| at < self.spilled) {
+            let left = usize::try_from(self.spilled - at).unwrap_or(PIECE);
+            let piece = &mut piece[..left.min(PIECE)];
+            if file.read_full_at(piece, at)? < piece.len() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            put(piece)?;
+            at += piece.len() as u64;
+        }
+        put(&std::mem::take(&mut self.held))
+    }
+}
+
+impl Drop for Spool<'_> {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // A file that stays is no harm: nobody reads temporary names.
+            let _ = self.env.remove(&self.path);
+        }
+    }
+}
