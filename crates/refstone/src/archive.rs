@@ -38,19 +38,19 @@ pub(crate) struct SealedUnit {
 
 /// A store as far as it can be read.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct Parts<U = SealedUnit> {
     pub(crate) live: Result<LogReader, OpenError>,
     pub(crate) shelves: Shelves,
     pub(crate) anchor: Anchor,
     /// Oldest first.
-    pub(crate) sealed: Vec<Part>,
+    pub(crate) sealed: Vec<Part<U>>,
 }
 
 /// A range of sealed transactions, and their file; or why that cannot be read.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct Part<U = SealedUnit> {
     pub(crate) range: SeqRange,
-    pub(crate) unit: Result<SealedUnit, ReadError>,
+    pub(crate) unit: Result<U, ReadError>,
 }
 
 impl Parts {
@@ -58,9 +58,23 @@ impl Parts {
     ///
     /// Fails only if nothing can be read.
     pub(crate) fn open(env: &Arc<dyn Env>, dir: &Path) -> Result<Parts, OpenError> {
+        Parts::open_with(env, dir, &open_unit)
+    }
+}
+
+/// Opens what holds a range of transactions, of a store with this anchor.
+type OpenUnit<'o, U> = &'o dyn Fn(&Shelves, Anchor, SeqRange) -> Result<U, ReadError>;
+
+impl<U> Parts<U> {
+    /// The same where something else than a history file tells of what was sealed.
+    pub(crate) fn open_with(
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        open: OpenUnit<'_, U>,
+    ) -> Result<Parts<U>, OpenError> {
         let mut attempt = 0;
         loop {
-            let parts = Parts::open_once(env, dir)?;
+            let parts = Parts::open_once(env, dir, open)?;
             attempt += 1;
             let late = |error: &ReadError| overtaken(&**env, dir, parts.anchor, error);
             let late = parts.sealed.iter().filter_map(|part| part.unit.as_ref().err()).any(late);
@@ -70,7 +84,11 @@ impl Parts {
         }
     }
 
-    fn open_once(env: &Arc<dyn Env>, dir: &Path) -> Result<Parts, OpenError> {
+    fn open_once(
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        open: OpenUnit<'_, U>,
+    ) -> Result<Parts<U>, OpenError> {
         match open_live(&**env, dir) {
             Ok(live) => {
                 let shelves = Shelves {
@@ -82,13 +100,13 @@ impl Parts {
                     head: initial_head(dir, live.head())?,
                 };
                 let anchor = live.anchor();
-                let sealed = open_sealed(&shelves, anchor)?;
+                let sealed = open_each(&shelves, anchor, open)?;
                 Ok(Parts { live: Ok(live), shelves, anchor, sealed })
             }
             Err(problem) if problem.kind() == ErrorKind::Corrupt => {
                 let Some(orphaned) = Orphaned::find(env, dir) else { return Err(problem) };
                 let Orphaned { shelves, anchor, .. } = orphaned;
-                let sealed = open_sealed(&shelves, anchor)?;
+                let sealed = open_each(&shelves, anchor, open)?;
                 Ok(Parts { live: Err(problem), shelves, anchor, sealed })
             }
             Err(problem) => Err(problem),
@@ -194,16 +212,30 @@ fn overtaken(env: &dyn Env, dir: &Path, anchor: Anchor, error: &ReadError) -> bo
 
 /// The files that count, oldest first.
 pub(crate) fn open_sealed(shelves: &Shelves, anchor: Anchor) -> Result<Vec<Part>, ReadError> {
-    let open = |range| {
-        let file = shelves.open_history(range)?;
-        match file.identity().last_crc == anchor.crc || range.last != anchor.seq {
-            true => Ok(SealedUnit { range, file }),
-            false => Err(shelves.foreign(range)),
-        }
-    };
+    open_each(shelves, anchor, &open_unit)
+}
+
+fn open_each<U>(
+    shelves: &Shelves,
+    anchor: Anchor,
+    open: OpenUnit<'_, U>,
+) -> Result<Vec<Part<U>>, ReadError> {
     let part = |piece| match piece {
-        Ok(range) => Part { range, unit: open(range) },
+        Ok(range) => Part { range, unit: open(shelves, anchor, range) },
         Err(range) => Part { range, unit: Err(shelves.missing(range)) },
     };
     Ok(shelves.pieces(anchor)?.into_iter().map(part).collect())
+}
+
+/// The history file of a range.
+pub(crate) fn open_unit(
+    shelves: &Shelves,
+    anchor: Anchor,
+    range: SeqRange,
+) -> Result<SealedUnit, ReadError> {
+    let file = shelves.open_history(range)?;
+    match file.identity().last_crc == anchor.crc || range.last != anchor.seq {
+        true => Ok(SealedUnit { range, file }),
+        false => Err(shelves.foreign(range)),
+    }
 }

@@ -90,3 +90,83 @@ impl Said {
         Ok((moves != said).then(|| format!("'{name}' has other moves")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use refstone_log::{ObjectFormat, OsEnv, Seq, Timestamp};
+
+    use super::*;
+    use crate::digest::Digest;
+    use crate::oid::ObjectId;
+    use crate::stop::Stop;
+    use crate::table::Identity;
+
+    type Moved = (&'static str, Option<u8>, &'static str);
+
+    fn each(moves: &[Moved], mut note: impl FnMut(RefName, &Step<'_>)) {
+        for (seq, (name, id, actor)) in (1..).zip(moves) {
+            let id = id.map(|id| ObjectId::from_bytes(&[id; 20]).unwrap());
+            let step = Step {
+                seq: Seq::new(seq),
+                at: Timestamp::default(),
+                actor: actor.as_bytes(),
+                old_oid: None,
+                new_oid: id.as_ref().map(ObjectId::as_bytes),
+                symref: None,
+                message: None,
+            };
+            note(RefName::new(format!("refs/heads/{name}")).unwrap(), &step);
+        }
+    }
+
+    // Breaks: comparing states without the moves; not looking for refs that the table lacks, or at
+    // those that are gone.
+    #[test]
+    fn a_table_differs_by_a_ref_a_state_or_a_move() {
+        let moves = [
+            ("a", Some(1), "alice"),
+            ("b", Some(2), "alice"),
+            ("gone", Some(3), "alice"),
+            ("gone", None, "alice"),
+        ];
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("1-4.arrow");
+        let identity = Identity {
+            log_id: [7; 16],
+            object_format: ObjectFormat::Sha1,
+            first: Seq::new(1),
+            last: Seq::new(4),
+            last_crc: 1,
+            last_at: Timestamp::default(),
+        };
+        let mut digest = Digest::new(ObjectFormat::Sha1);
+        each(&moves, |name, step| digest.note(name, step));
+        digest.write(&OsEnv, &path, identity, Stop::NEVER).unwrap();
+        let table = Arc::new(Table::open(&OsEnv, &path).unwrap());
+        let differs = |moves: &[_]| {
+            let mut said = Said::default();
+            each(moves, |name, step| said.note(name, step));
+            said.difference(&table).unwrap()
+        };
+        assert_eq!(differs(&moves), None);
+        let [a, b, gone, deleted] = moves;
+        let c = ("c", Some(1), "alice");
+        let swapped = [("gone", Some(3), "alice"), b, ("a", Some(1), "alice"), deleted];
+        for (moves, words) in [
+            (
+                &[a, b, gone, ("gone", Some(3), "alice")][..],
+                "'refs/heads/gone' ends at another value",
+            ),
+            (&[a, b][..], "'refs/heads/gone' did not move"),
+            (&[a, b, gone, deleted, c], "'refs/heads/c' is missing"),
+            (&[a, ("b", Some(3), "alice"), gone, deleted], "'refs/heads/b' ends at another value"),
+            (&[gone, b, c, deleted], "'refs/heads/a' did not move"),
+            (&swapped, "'refs/heads/a' ends at another value"),
+            (&[a, b, ("gone", Some(4), "alice"), deleted], "'refs/heads/gone' has other moves"),
+            (&[a, b, ("gone", Some(3), "bob"), deleted], "'refs/heads/gone' has other moves"),
+            (&[a, b, c, deleted], "'refs/heads/gone' has other moves"),
+        ] {
+            assert_eq!(differs(moves).as_deref(), Some(words));
+        }
+    }
+}

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use refstone_log::{BackwardReader, Env, ErrorKind, Frame, LogReader, Seq};
+use refstone_log::{Anchor, BackwardReader, Env, ErrorKind, Frame, LogReader, Seq};
 
-use crate::archive::{Part, Parts, SealedUnit, os_env};
+use crate::archive::{Part, Parts, open_unit, os_env};
 use crate::error::{OpenError, ReadError};
 use crate::fit::open_live;
 use crate::name::RefName;
@@ -16,7 +16,7 @@ use crate::row::RefMove;
 use crate::sealed::HistoryFile;
 use crate::shelves::Shelves;
 use crate::store::RefStore;
-use crate::table::{Order, Trail};
+use crate::table::{Order, Table, Trail};
 
 /// Rows of a history file that are read at a time.
 const CHUNK: u32 = 2048;
@@ -258,12 +258,13 @@ impl History {
 
     /// Takes what was sealed after the newest transaction that was read; returns what follows it.
     fn reopen_sealed(&mut self) -> Result<Result<LogReader, OpenError>, OpenError> {
-        let Parts { live, shelves, sealed, .. } = Parts::open(&self.env, &self.dir)?;
+        let (live, sealed) = Sealed::open(&self.env, &self.dir, self.of.as_ref())?;
         let (after, of) = (self.after, self.of.as_ref());
         let span = after.next()..Seq::MAX;
-        let newer = sealed.into_iter().filter(|part| part.range.last > after);
-        let rows = |part: Part| {
-            (part.range.last, part.unit.and_then(|unit| Rows::of(&shelves, unit, of, &span)))
+        let newer = sealed.parts.into_iter().filter(|part| part.range.last > after);
+        let rows = |part: Part<Source>| {
+            let rows = |source| Rows::of(&sealed.shelves, part.range, source, of, &span);
+            (part.range.last, part.unit.and_then(rows))
         };
         self.sealed = newer.map(rows).collect();
         Ok(live)
@@ -344,11 +345,50 @@ pub struct NewestFirst {
 /// What was sealed, as far as it is still to be read.
 #[derive(Debug)]
 struct Sealed {
-    shelves: Shelves,
+    shelves: Arc<(Shelves, Anchor)>,
     /// Oldest first.
-    parts: Vec<Part>,
+    parts: Vec<Part<Source>>,
     /// Of the part that was taken out last.
     rows: Option<Rows>,
+}
+
+/// What tells the moves of a range.
+#[derive(Debug)]
+enum Source {
+    /// Of one ref.
+    Table(Arc<Table>),
+    History(HistoryFile),
+}
+
+impl Sealed {
+    /// Opens what tells of a ref, or of all, and the live log before that.
+    fn open(
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        of: Option<&RefName>,
+    ) -> Result<(Result<LogReader, OpenError>, Sealed), OpenError> {
+        let Parts { live, shelves, anchor, sealed: parts } = match of {
+            Some(_) => Parts::open_with(env, dir, &Source::of_a_ref)?,
+            None => Parts::open_with(env, dir, &Source::of_all)?,
+        };
+        Ok((live, Sealed { shelves: Arc::new((shelves, anchor)), parts, rows: None }))
+    }
+}
+
+impl Source {
+    fn of_all(shelves: &Shelves, anchor: Anchor, range: SeqRange) -> Result<Source, ReadError> {
+        Ok(Source::History(open_unit(shelves, anchor, range)?.file))
+    }
+
+    /// The table if there is one that opens, or else history.
+    fn of_a_ref(shelves: &Shelves, anchor: Anchor, range: SeqRange) -> Result<Source, ReadError> {
+        match shelves.open_table(range) {
+            Ok(table) if range.last != anchor.seq || table.identity().last_crc == anchor.crc => {
+                Ok(Source::Table(Arc::new(table)))
+            }
+            _ => Source::of_all(shelves, anchor, range),
+        }
+    }
 }
 
 impl Iterator for NewestFirst {
@@ -453,8 +493,8 @@ impl NewestFirst {
         if newest == Seq::ZERO {
             return Ok(None);
         }
-        let Parts { live, shelves, sealed: parts, .. } = Parts::open(&self.env, &self.dir)?;
-        self.sealed = Some(Sealed { shelves, parts, rows: None });
+        let (live, sealed) = Sealed::open(&self.env, &self.dir, self.of.as_ref())?;
+        self.sealed = Some(sealed);
         Ok(live.err())
     }
 
@@ -470,17 +510,19 @@ impl NewestFirst {
         let Some(part) = sealed.parts.pop() else { return Ok(false) };
         if part.range.first < self.before {
             let span = Seq::ZERO..self.before;
-            let rows = Rows::of(&sealed.shelves, part.unit?, self.of.as_ref(), &span)?;
+            let (shelves, of) = (&sealed.shelves, self.of.as_ref());
+            let rows = Rows::of(shelves, part.range, part.unit?, of, &span)?;
             sealed.rows = Some(rows);
         }
         Ok(true)
     }
 }
 
-/// Moves of one history file that are still to be read.
+/// Moves of one range that are still to be read.
 #[derive(Debug)]
 struct Rows {
-    file: HistoryFile,
+    shelves: Arc<(Shelves, Anchor)>,
+    range: SeqRange,
     /// The one ref they are about, if they are.
     of: Option<RefName>,
     /// The transactions they are of, and the one of those that was told last.
@@ -491,50 +533,62 @@ struct Rows {
 
 #[derive(Debug)]
 enum Wanted {
-    /// Those rows of a range that are about the ref, if there is one.
-    Range(Range<u32>),
-    /// What the table has of the ref.
-    Trail(Trail),
+    /// What the table has of the ref; nothing if none of these transactions moved it.
+    Trail(Option<Trail>),
+    /// Those of these rows that are about the ref, if there is one.
+    Rows(HistoryFile, Range<u32>),
 }
 
 impl Rows {
-    /// The rows of a file that are about a ref, or all, of the transactions in a span.
+    /// The moves of a ref, or all, of the transactions in a span.
     fn of(
-        shelves: &Shelves,
-        SealedUnit { range: unit, file }: SealedUnit,
+        shelves: &Arc<(Shelves, Anchor)>,
+        range: SeqRange,
+        source: Source,
         of: Option<&RefName>,
         span: &Range<Seq>,
     ) -> Result<Rows, ReadError> {
-        let trail = of.map(|name| trail(shelves, unit, name));
-        let wanted = match trail {
-            Some(Ok(Some(trail))) => Wanted::Trail(trail),
-            Some(Ok(None)) => Wanted::Range(0..0),
-            // No ref, or no sound table that tells its moves.
-            None | Some(Err(_)) => Wanted::Range(rows_in(&file, span)?),
+        let trail = |table: &Arc<Table>, name: &RefName| {
+            Trail::of(table.clone(), name.as_bytes()).map(Wanted::Trail)
         };
-        Ok(Rows { file, of: of.cloned(), span: span.clone(), told: None, wanted })
+        let history = |file| {
+            let rows = rows_in(&file, span)?;
+            Ok::<_, ReadError>(Wanted::Rows(file, rows))
+        };
+        let wanted = match (source, of) {
+            (Source::History(file), _) => history(file)?,
+            (Source::Table(table), Some(name)) if let Ok(trail) = trail(&table, name) => trail,
+            (Source::Table(_), _) => {
+                let (shelves, anchor) = &**shelves;
+                history(open_unit(shelves, *anchor, range)?.file)?
+            }
+        };
+        let (shelves, of) = (shelves.clone(), of.cloned());
+        Ok(Rows { shelves, range, of, span: span.clone(), told: None, wanted })
     }
 
     /// Some more moves, oldest first; `None` if there are no more.
     fn next_chunk(&mut self, order: Order) -> Result<Option<Vec<RefMove>>, ReadError> {
         match (&mut self.wanted, &self.of) {
-            (Wanted::Trail(trail), Some(name)) => match told(trail, name, &self.span, order) {
-                Ok(moves) => {
-                    let last = match order {
-                        Order::OldestFirst => moves.as_ref().and_then(|moves| moves.last()),
-                        Order::NewestFirst => moves.as_ref().and_then(|moves| moves.first()),
-                    };
-                    self.told = last.map(|moved| moved.seq).or(self.told);
-                    Ok(moves)
+            (Wanted::Trail(Some(trail)), Some(name)) => {
+                match told(trail, name, &self.span, order) {
+                    Ok(moves) => {
+                        let last = match order {
+                            Order::OldestFirst => moves.as_ref().and_then(|moves| moves.last()),
+                            Order::NewestFirst => moves.as_ref().and_then(|moves| moves.first()),
+                        };
+                        self.told = last.map(|moved| moved.seq).or(self.told);
+                        Ok(moves)
+                    }
+                    Err(_) => {
+                        self.search_on(order)?;
+                        self.next_chunk(order)
+                    }
                 }
-                Err(_) => {
-                    self.search_on(order)?;
-                    self.next_chunk(order)
-                }
-            },
-            (Wanted::Range(range), _) if range.start < range.end => {
-                let moves = self.file.moves(split(range, order));
-                let about = |moved: &Result<RefMove, _>| match (moved, &self.of) {
+            }
+            (Wanted::Rows(file, range), of) if range.start < range.end => {
+                let moves = file.moves(split(range, order));
+                let about = |moved: &Result<RefMove, _>| match (moved, of) {
                     (Ok(moved), Some(name)) => moved.name == *name,
                     _ => true,
                 };
@@ -551,17 +605,16 @@ impl Rows {
             (Order::NewestFirst, Some(told)) => self.span.end = told,
             (_, None) => {}
         }
-        self.wanted = Wanted::Range(rows_in(&self.file, &self.span)?);
+        let (shelves, anchor) = &*self.shelves;
+        let file = open_unit(shelves, *anchor, self.range)?.file;
+        let rows = rows_in(&file, &self.span)?;
+        self.wanted = Wanted::Rows(file, rows);
         Ok(())
     }
 }
 
 fn rows_in(file: &HistoryFile, span: &Range<Seq>) -> Result<Range<u32>, ReadError> {
     Ok(file.row_at(span.start)?..file.row_at(span.end)?)
-}
-
-fn trail(shelves: &Shelves, range: SeqRange, name: &RefName) -> Result<Option<Trail>, ReadError> {
-    Ok(Trail::of(Arc::new(shelves.open_table(range)?), name.as_bytes())?)
 }
 
 /// The moves of the next chunk of a trail that are of a span, oldest first.

@@ -140,3 +140,64 @@ impl Drop for Making<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use refstone_log::{ObjectFormat, OsEnv};
+
+    use super::*;
+    use crate::oid::ObjectId;
+    use crate::ranges::Shelf;
+
+    fn shelves(dir: &std::path::Path) -> Shelves {
+        Shelves {
+            env: Arc::new(OsEnv),
+            history: Shelf::history(dir),
+            tables: Shelf::tables(dir),
+            log_id: [3; 16],
+            object_format: ObjectFormat::Sha1,
+            head: RefName::new("refs/heads/main").unwrap(),
+        }
+    }
+
+    /// Makes the table of transactions that move three of some refs each, in so much memory.
+    fn make(dir: &std::path::Path, name: &str, memory: usize) -> (usize, Vec<u8>) {
+        let (shelves, path) = (shelves(dir), dir.join(name));
+        let mut making = Making::start(&shelves, path.clone(), Seq::new(1), Stop::NEVER);
+        making.memory = memory;
+        for seq in 1..=400_u64 {
+            let id = ObjectId::from_bytes(&[seq.to_le_bytes()[0]; 20]).unwrap();
+            for number in 0..3 {
+                let name = format!("refs/heads/topic-{}", (seq * 7 + number) % 50);
+                let step = Step {
+                    seq: Seq::new(seq),
+                    at: Timestamp::from_micros(9),
+                    actor: b"alice",
+                    old_oid: None,
+                    new_oid: (seq % 9 > 0).then(|| id.as_bytes()),
+                    symref: None,
+                    message: None,
+                };
+                making.note(RefName::new(name).unwrap(), &step).unwrap();
+            }
+        }
+        let parts = making.parts.len();
+        making.finish(Seq::new(400), 77, Timestamp::from_micros(9)).unwrap();
+        (parts, std::fs::read(path).unwrap())
+    }
+
+    // Breaks: a part that ends within a transaction; parts that stay; `HEAD` in none of them.
+    #[test]
+    fn a_table_made_of_parts_is_the_same() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (none, whole) = make(scratch.path(), "whole", MEMORY);
+        let (parts, merged) = make(scratch.path(), "merged", 20_000);
+        assert_eq!(none, 0);
+        assert!(parts >= 3, "{parts}");
+        assert!(whole == merged);
+        let table = Arc::new(Table::open(&OsEnv, &scratch.path().join("merged")).unwrap());
+        table.verify().unwrap();
+        assert!(table.target(b"HEAD").unwrap().is_some());
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 2, "no part is left");
+    }
+}

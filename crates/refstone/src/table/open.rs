@@ -12,12 +12,12 @@ use super::layout::{Directory, FOOTER_LEN, Footer, Part, Sections};
 use super::schema::Identity;
 use super::source::Source;
 
-/// What is read from the end at first: footer and, up to a million refs, the whole directory.
-const TAIL: usize = 96 << 10;
+/// What is read from the end at first: footer and, up to some hundred thousand refs, the whole directory.
+const TAIL: usize = 16 << 10;
 
 impl Table {
-    /// Opens a table, and keeps the file open. It costs two reads, or three if there are more than a
-    /// million refs.
+    /// Opens a table, and keeps the file open. It costs two reads, or three if there are more than some
+    /// hundred thousand refs.
     ///
     /// # Errors
     ///

@@ -305,3 +305,62 @@ impl<'a> Reading<'a> {
         None
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The chunks of some steps, and how many there are; all are told by the same base.
+    pub(crate) fn encoded(steps: &[Step<'_>], base: Base<'_>) -> (usize, Vec<u8>) {
+        let (mut encoder, mut bytes, mut chunks) = (Encoder::default(), Vec::new(), 0);
+        encoder.start(base);
+        let mut end = |encoder: &mut Encoder| {
+            chunks += 1;
+            encoder.end(|part| Ok::<_, ()>(bytes.extend_from_slice(part))).unwrap();
+            encoder.start(base);
+        };
+        for step in steps {
+            if encoder.push(step) {
+                end(&mut encoder);
+            }
+        }
+        end(&mut encoder);
+        (chunks, bytes)
+    }
+
+    pub(crate) fn decoded<'a>(mut bytes: &'a [u8], base: Base<'a>) -> Vec<Step<'a>> {
+        let mut steps = Vec::new();
+        while let Some(len) = Chunk::len_at_start(bytes) {
+            let (chunk, rest) = bytes.split_at(usize::try_from(len).unwrap());
+            assert_eq!(Chunk::len_at_end(chunk), Some(len));
+            steps.extend(Chunk::decode(chunk, base, 20).unwrap());
+            bytes = rest;
+        }
+        steps
+    }
+
+    // Breaks: bytes behind the last step, unknown flags or two lengths that differ taken for a chunk.
+    #[test]
+    fn what_is_no_chunk_is_refused() {
+        let base = Base { seq: Seq::new(9), at: Timestamp::default(), oid: None };
+        let step = Step { old_oid: Some(&[1; 20]), ..base.step() };
+        let (_, chunk) = encoded(&[step, Step { seq: Seq::new(8), ..step }], base);
+        assert!(Chunk::decode(&chunk, base, 20).is_some());
+        for len in 0..chunk.len() {
+            assert_eq!(Chunk::decode(&chunk[..len], base, 20), None, "{len} bytes");
+        }
+        let change = |at: usize, to: u8| {
+            let mut changed = chunk.clone();
+            changed[at] = to;
+            Chunk::decode(&changed, base, 20).map(|steps| steps.len())
+        };
+        assert_eq!(change(1, OLD | SAME_ACTOR | !KNOWN), None, "an unknown flag");
+        assert_eq!(change(1, OLD | SAME_ACTOR | NEW_IS_NEWERS_OLD), None, "no newer's old");
+        assert_eq!(change(1, OLD | SAME_ACTOR | SAME_MESSAGE), None, "no message before");
+        assert_eq!(change(1, SAME_ACTOR | NEW | NEW_IS_NEWERS_OLD), None, "two objects");
+        assert_eq!(change(1, OLD), None, "an actor that reaches behind the end");
+        assert_eq!(change(0, chunk[0] - 1), None, "another length at the start");
+        assert_eq!(change(chunk.len() - 1, chunk[0] + 1), None, "another length at the end");
+        assert_eq!(change(2, 200), None, "a number that goes on");
+    }
+}

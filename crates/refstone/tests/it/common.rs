@@ -256,8 +256,9 @@ pub(crate) struct Faults {
     swapped: AtomicBool,
     /// Which operation from now on fails, counted from 1, whatever it is; 0 for none.
     pub(crate) nth: AtomicU32,
-    /// Bytes read so far.
+    /// Bytes read so far, and how many times.
     pub(crate) read: AtomicU64,
+    pub(crate) reads: AtomicU64,
     /// Bytes that were announced to be read.
     pub(crate) announced: AtomicU64,
     /// Bytes that are free; 0 is unknown.
@@ -397,6 +398,7 @@ impl FileLayer for FaultyFile {
         self.faults.step()?;
         let read = self.file.read_at(buffer, offset)?;
         self.faults.read.fetch_add(read as u64, Ordering::Relaxed);
+        self.faults.reads.fetch_add(1, Ordering::Relaxed);
         Ok(read)
     }
 

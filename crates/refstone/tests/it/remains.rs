@@ -57,7 +57,9 @@ fn a_history_file_that_does_not_open_hides_no_other() {
             let scratch = store();
             let range = format!("{first}-{}", first + 2);
             lose(&scratch.dir().join(format!("history/{range}.parquet")));
-            for name in [None, Some(head("a"))] {
+            // Of a ref its table tells, as long as there is the history that it goes with.
+            let of_a_ref = lose == lost[1];
+            for name in [None].into_iter().chain(of_a_ref.then(|| Some(head("a")))) {
                 let moves = told(history_newest_first(&scratch.dir(), name.as_ref()).unwrap());
                 assert_eq!(seqs(&moves), newest_first);
                 let problem = moves.iter().find_map(|told| told.as_ref().err()).unwrap();

@@ -6,6 +6,7 @@ mod faults;
 mod listing;
 mod measure;
 mod model;
+mod trails;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
