@@ -1,6 +1,6 @@
 //! Making the table of a range of transactions, in bounded memory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use refstone_log::{Env, Seq, Timestamp};
@@ -15,7 +15,7 @@ use crate::stop::Stop;
 use crate::table::{self, Identity, Step, Table};
 
 /// What the moves of a range may take; more are put into tables of parts of it, which are merged.
-const MEMORY: usize = 128 << 20;
+const MEMORY: usize = 64 << 20;
 
 /// A table that is being made.
 pub(crate) struct Making<'s> {
@@ -96,7 +96,7 @@ impl<'s> Making<'s> {
         let identity = Identity { first, last, last_crc, last_at, ..self.identity.clone() };
         if self.parts.is_empty() {
             let path = self.path.clone();
-            return self.write(path, identity);
+            return self.write(&path, identity);
         }
         self.write_part(identity)?;
         table::merge(self.env, &self.path, &self.parts, self.stop)?;
@@ -117,18 +117,18 @@ impl<'s> Making<'s> {
         let mut path = self.path.clone().into_os_string();
         path.push(format!(".part-{}{TEMPORARY}", self.parts.len()));
         let path = PathBuf::from(path);
-        self.write(path.clone(), identity)?;
+        self.write(&path, identity)?;
         self.parts.push(Arc::new(Table::open(self.env, &path)?));
         Ok(())
     }
 
-    fn write(&mut self, path: PathBuf, identity: Identity) -> Result<(), ReadError> {
+    fn write(&mut self, path: &Path, identity: Identity) -> Result<(), ReadError> {
         let empty = Digest::new(identity.object_format);
         let mut digest = std::mem::replace(&mut self.digest, empty);
         if identity.is_lowest() {
             digest.start_head(self.head.clone());
         }
-        digest.write(self.env, &path, identity, self.stop)
+        digest.write(self.env, path, identity, self.stop)
     }
 }
 

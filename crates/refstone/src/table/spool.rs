@@ -92,7 +92,11 @@ mod tests {
         pieces.iter().for_each(|piece| spool.push(piece).unwrap());
         let spilled = path.exists();
         let mut bytes = Vec::new();
-        spool.drain(|piece| Ok(bytes.extend_from_slice(piece))).unwrap();
+        let put = |piece: &[u8]| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        };
+        spool.drain(put).unwrap();
         (spilled, bytes)
     }
 

@@ -316,7 +316,11 @@ pub(super) mod tests {
         encoder.start(base);
         let mut end = |encoder: &mut Encoder| {
             chunks += 1;
-            encoder.end(|part| Ok::<_, ()>(bytes.extend_from_slice(part))).unwrap();
+            let put = |part: &[u8]| {
+                bytes.extend_from_slice(part);
+                Ok::<_, ()>(())
+            };
+            encoder.end(put).unwrap();
             encoder.start(base);
         };
         for step in steps {

@@ -183,8 +183,8 @@ fn cost_of_topic(scratch: &Scratch) -> [(u64, u64); 2] {
     ]
 }
 
-// Breaks: moves that are fetched from their own pages of history (ten times the bytes); all checksums
-// of moves read for those of one ref; chunks without their length at the end, found from the start.
+// Breaks: looking for a ref's moves in history, past its tables; a window that reads on behind the ref's
+// moves.
 #[test]
 fn a_refs_history_costs_the_same_among_many_rows() {
     let few = sealed(10_000, 1);

@@ -213,7 +213,7 @@ fn checksums_that_are_right_do_not_make_a_table_right() {
         }),
         ("the length of moves", |bytes, table| bytes[at(table.sections.moves)] ^= 1),
         ("the length of moves at their end", |bytes, table| {
-            bytes[at(table.sections.oids) - 1] ^= 1
+            bytes[at(table.sections.oids) - 1] ^= 1;
         }),
         ("where moves begin", |_, table| table.directory.blocks[1].moves_start += 1),
         ("how many moves there are", |_, table| table.footer.history_rows += 1),
