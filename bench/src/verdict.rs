@@ -26,8 +26,11 @@ pub const QUEUED_WAIT_X: f64 = 2.0;
 pub const SYNC_SHARE_MIN: f64 = 0.3;
 /// Memory may move so much while the log grows by many rewrites.
 pub const MEMORY_GROWTH_MAX_MB: f64 = 64.0;
-/// The most that one move of a ref among a million rows may have read.
-pub const KIB_PER_MOVE_MAX: f64 = 64.0;
+/// The most that one move of a ref among a million rows may have read. Their tables are some more than
+/// those of few rows, and each costs a lookup.
+pub const KIB_PER_MOVE_MAX: f64 = 4.0;
+/// The history of one ref may take so many times as long among many rows as among few.
+pub const HISTORY_MAX_X: f64 = 2.0;
 /// What is new may cost so much more in a long log than in a short one, in bytes read.
 pub const TAIL_MAX_X: f64 = 1.2;
 /// The least share of the wall clock that the phases must explain.
@@ -119,12 +122,22 @@ pub fn phases_cover(share: f64) -> Verdict {
     Verdict::Red(format!("the phases explain {:.1} % of the wall clock", share * 100.0))
 }
 
-/// What was read for each move of a ref whose moves lie far apart.
-pub fn history_is_read_by_pages(kib_per_move: f64) -> Verdict {
+/// What was read for each move of a ref whose moves were made far apart.
+pub fn moves_stand_side_by_side(kib_per_move: f64) -> Verdict {
     if kib_per_move <= KIB_PER_MOVE_MAX {
         return Verdict::Green;
     }
     Verdict::Red(format!("a move of a ref cost {kib_per_move:.0} KiB of reading"))
+}
+
+/// How long the moves of one ref took among few rows, and among many.
+pub fn history_costs_the_same(few_ms: f64, many_ms: f64) -> Verdict {
+    if many_ms <= few_ms * HISTORY_MAX_X {
+        return Verdict::Green;
+    }
+    Verdict::Red(format!(
+        "the history of a ref took {many_ms:.2} ms among many rows, and {few_ms:.2} among few"
+    ))
 }
 
 /// What was read for the newest moves of a short log, and of a long one.
@@ -201,8 +214,10 @@ mod tests {
 
     #[test]
     fn reading_much_for_little_is_red() {
-        assert_eq!(history_is_read_by_pages(50.0), Verdict::Green);
-        assert!(is_red(&history_is_read_by_pages(160.0)));
+        assert_eq!(moves_stand_side_by_side(1.4), Verdict::Green);
+        assert!(is_red(&moves_stand_side_by_side(38.0)));
+        assert_eq!(history_costs_the_same(0.12, 0.18), Verdict::Green);
+        assert!(is_red(&history_costs_the_same(0.54, 2.9)));
         assert_eq!(tail_costs_the_same(80.0, 90.0), Verdict::Green);
         assert!(is_red(&tail_costs_the_same(80.0, 11_000.0)));
     }
