@@ -27,7 +27,7 @@ const SLOT_LEN: u64 = 8;
 
 /// Bytes of the moves under one checksum, so that those of one ref are read without those of all refs.
 pub(super) const MOVES_PAGE: u64 = 4 << 10;
-const SUM_LEN: u64 = 4;
+pub(super) const SUM_LEN: u64 = 4;
 
 /// These checksums come in pages, too.
 pub(super) const SUMS_PAGE: u64 = 4 << 10;

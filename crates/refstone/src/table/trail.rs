@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::block::Block;
 use super::error::TableError;
 use super::step::{Chunk, LEN_MAX, Step};
-use super::window::{Towards, Window};
+use super::window::Window;
 use super::{Entry, Table};
 
 const MOVES: &str = "the moves of a ref, chunk at byte";
@@ -56,11 +56,7 @@ impl Left {
         Left { entry, start: range.start, range }
     }
 
-    /// Where what is left begins.
-    pub(super) fn start(&self) -> u64 {
-        self.range.start
-    }
-
+    /// Where the oldest of them ends.
     pub(super) fn end(&self) -> u64 {
         self.range.end
     }
@@ -74,37 +70,44 @@ impl Left {
         if self.range.is_empty() {
             return Ok(None);
         }
-        let (left, within) = (self.range.clone(), self.range.clone());
-        let (ends, towards) = match order {
-            Order::NewestFirst => (left.start..left.end.min(left.start + LEN_MAX), Towards::End),
-            Order::OldestFirst => {
-                (left.start.max(left.end.saturating_sub(LEN_MAX))..left.end, Towards::Start)
-            }
-        };
-        let bytes = window.get(table, &ends, &within, towards)?;
-        let len = match order {
-            Order::NewestFirst => Chunk::len_at_start(bytes),
-            Order::OldestFirst => Chunk::len_at_end(bytes),
-        };
-        let damaged = |at| table.source.damaged(MOVES, at, "moves of a ref", "other bytes");
-        let len = len.filter(|len| *len <= left.end - left.start);
-        let len = len.ok_or_else(|| damaged(table.sections.moves + ends.start))?;
-        let chunk = match order {
-            Order::NewestFirst => left.start..left.start + len,
-            Order::OldestFirst => left.end - len..left.end,
-        };
+        let chunk = self.find_chunk(table, window, order)?;
         let base = match chunk.start == self.start {
             true => self.entry.base(),
             false => table.identity.base(),
         };
-        let bytes = window.get(table, &chunk, &within, towards)?;
+        let bytes = window.get(table, &chunk, &self.range, order)?;
         let steps = Chunk::decode(bytes, base, table.identity.object_format.len());
-        let steps = steps.ok_or_else(|| damaged(table.sections.moves + chunk.start))?;
+        let steps = steps.ok_or_else(|| table.no_chunk(&chunk))?;
         match order {
             Order::NewestFirst => self.range.start = chunk.end,
             Order::OldestFirst => self.range.end = chunk.start,
         }
         Ok(Some(steps))
+    }
+
+    /// Where the next chunk from one end is: its length stands there.
+    fn find_chunk(
+        &self,
+        table: &Table,
+        window: &mut Window,
+        order: Order,
+    ) -> Result<Range<u64>, TableError> {
+        let Range { start, end } = self.range;
+        let tip = match order {
+            Order::NewestFirst => start..end.min(start + LEN_MAX),
+            Order::OldestFirst => start.max(end.saturating_sub(LEN_MAX))..end,
+        };
+        let bytes = window.get(table, &tip, &self.range, order)?;
+        let chunk = match order {
+            Order::NewestFirst => {
+                Chunk::len_at_start(bytes).and_then(|len| Some(start..start.checked_add(len)?))
+            }
+            Order::OldestFirst => {
+                Chunk::len_at_end(bytes).and_then(|len| Some(end.checked_sub(len)?..end))
+            }
+        };
+        let inside = chunk.filter(|chunk| start <= chunk.start && chunk.end <= end);
+        inside.ok_or_else(|| table.no_chunk(&tip))
     }
 }
 
@@ -132,5 +135,10 @@ impl Table {
             return Err(self.source.damaged("the end of the moves", end, expected, "others"));
         }
         Ok(Left::new(block.row(row).entry(), start..end))
+    }
+
+    fn no_chunk(&self, range: &Range<u64>) -> TableError {
+        let at = self.sections.moves + range.start;
+        self.source.damaged(MOVES, at, "moves of the ref", "other bytes")
     }
 }

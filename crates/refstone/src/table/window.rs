@@ -4,16 +4,14 @@ use std::ops::Range;
 
 use super::Table;
 use super::error::TableError;
-use super::layout::{MOVES_PAGE, Part, SUMS_PAGE, index};
+use super::layout::{MOVES_PAGE, Part, SUM_LEN, SUMS_PAGE, index};
+use super::trail::Order;
 
 const MOVES: &str = "the moves at byte";
 const SUMS: &str = "the checksums of moves at byte";
 
 /// Bytes that are read ahead: at first, and once much is read.
 const AHEAD: Range<u64> = 8 << 10..128 << 10;
-
-/// The most bytes of a page of checksums that one page of moves takes.
-const SUM: u64 = 4;
 
 /// Part of the section, which moves along it.
 #[derive(Debug, Default)]
@@ -28,35 +26,31 @@ pub(super) struct Window {
     sums: Option<(u64, Box<[u8]>)>,
 }
 
-/// Which way a window moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Towards {
-    Start,
-    End,
-}
-
 impl Window {
     /// A window for the moves of many refs.
     pub(super) fn shared() -> Window {
         Window { ahead: AHEAD.end, shared: true, ..Window::default() }
     }
 
-    /// Some bytes of the section, which lie within those that more may be read of.
+    /// Some bytes of the section, which lie within those that more may be read of. Newer moves stand
+    /// before older ones.
     pub(super) fn get(
         &mut self,
         table: &Table,
         range: &Range<u64>,
         within: &Range<u64>,
-        towards: Towards,
+        order: Order,
     ) -> Result<&[u8], TableError> {
         let held = self.start..self.start + self.bytes.len() as u64;
         if range.start < held.start || range.end > held.end {
             let ahead = self.ahead.max(AHEAD.start);
             let all = 0..table.footer.moves_len;
             let within = if self.shared { &all } else { within };
-            let wanted = match towards {
-                Towards::End => range.start..within.end.min(range.end.max(range.start + ahead)),
-                Towards::Start => {
+            let wanted = match order {
+                Order::NewestFirst => {
+                    range.start..within.end.min(range.end.max(range.start + ahead))
+                }
+                Order::OldestFirst => {
                     within.start.max(range.start.min(range.end.saturating_sub(ahead)))..range.end
                 }
             };
@@ -84,7 +78,7 @@ impl Window {
 
     /// The checksum of a page.
     fn sum(&mut self, table: &Table, page: u64) -> Result<u32, TableError> {
-        let (number, place) = (page * SUM / SUMS_PAGE, index(page * SUM % SUMS_PAGE));
+        let (number, place) = (page * SUM_LEN / SUMS_PAGE, index(page * SUM_LEN % SUMS_PAGE));
         let sums = match self.sums.take() {
             Some((held, sums)) if held == number => sums,
             _ => table.sums_page(number)?,
