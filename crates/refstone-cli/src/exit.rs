@@ -8,7 +8,7 @@ use refstone::exchange::ExchangeError;
 use refstone::{AppendError, CommitError, ErrorKind, OpenError, ReadError, TransactionError};
 use refstone_server::InitError;
 
-use crate::text;
+use crate::{holder, text};
 
 /// What the exit codes mean, for the end of `--help`.
 pub(crate) const CODES: &str = "\
@@ -165,10 +165,13 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// What to do about damage.
-pub(crate) const DAMAGED: &str = "\
-    `refstone verify` tells what is sound. A damaged history file is restored from a backup; of a live \
-    log that is damaged or lost `refstone repair --dry-run` tells what can be saved without one";
+/// What to do about damage of history or a table: the error itself says which, and what helps.
+const DAMAGED: &str = "`refstone verify` tells all that is damaged, and what is sound";
+
+/// What to do about a live log that is damaged or lost.
+pub(crate) const DAMAGED_LIVE: &str = "\
+    the live log is damaged: it can be read up to there, and not written. `refstone verify` tells what is \
+    sound; without a backup that goes as far, `refstone repair --dry-run` tells what can be saved";
 
 fn code_of(kind: ErrorKind) -> Code {
     match kind {
@@ -202,15 +205,45 @@ fn hint_of(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
+impl From<&refstone_log::OpenError> for Failure {
+    fn from(error: &refstone_log::OpenError) -> Failure {
+        let failure = Failure::of_kind(error.kind(), held(error.to_string(), error));
+        match error.kind() {
+            ErrorKind::Corrupt => failure.with_hint(DAMAGED_LIVE),
+            _ => failure,
+        }
+    }
+}
+
+/// The same text, with who holds the lock, if that is what it is about.
+fn held(text: String, error: &refstone_log::OpenError) -> String {
+    match error {
+        refstone_log::OpenError::Locked { path } => text + &holder::shown(path),
+        _ => text,
+    }
+}
+
 impl From<refstone_log::OpenError> for Failure {
     fn from(error: refstone_log::OpenError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
+        Failure::from(&error)
+    }
+}
+
+impl From<&OpenError> for Failure {
+    fn from(error: &OpenError) -> Failure {
+        match error {
+            OpenError::Log(error) => error.into(),
+            OpenError::Row { .. } | OpenError::Head { .. } => {
+                Failure::of_kind(error.kind(), error.to_string()).with_hint(DAMAGED_LIVE)
+            }
+            _ => Failure::of_kind(error.kind(), error.to_string()),
+        }
     }
 }
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
+        Failure::from(&error)
     }
 }
 

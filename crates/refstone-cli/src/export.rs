@@ -108,7 +108,7 @@ impl Export {
             path: text::path(target),
             ref_format: format.name(),
             object_format: refs.object_format.name(),
-            refs: refs.refs.len(),
+            refs: refs.refs.keys().filter(|name| !name.is_head()).count(),
             entries: refs.reflogs.values().map(Vec::len).sum(),
         })
     }

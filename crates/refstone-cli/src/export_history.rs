@@ -13,7 +13,7 @@ use crate::exit::{Failure, note};
 use crate::export::{Vacant, expect_absent};
 use crate::meter::Meter;
 use crate::moves::{JsonLine, time};
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::text;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -90,7 +90,7 @@ fn write_moves<W: Write + Send>(
         }
     }
     if exported == 0 {
-        note(&format!("there is no move {span}"));
+        note(&format!("there is no move {span}{}", span::there(dir)));
     }
     sink.finish().map_err(|error| cannot_write(&error))
 }

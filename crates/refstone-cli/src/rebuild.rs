@@ -65,7 +65,7 @@ fn line(rebuilt: &JsonRebuilt) -> String {
     match rebuilt {
         JsonRebuilt { tables: 0, .. } => "nothing to do: nothing has been sealed yet".to_owned(),
         JsonRebuilt { tables, rows, bytes } => {
-            format!("made {tables} tables: {rows} references, {bytes} bytes")
+            format!("made {tables} tables: {rows} rows, {bytes} bytes")
         }
     }
 }

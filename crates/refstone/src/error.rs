@@ -98,9 +98,21 @@ impl From<TableError> for ReadError {
             TableError::Stopped(_) => ErrorKind::Closed,
             _ => ErrorKind::Corrupt,
         };
+        let problem = match (kind, &error) {
+            (ErrorKind::NotFound, TableError::Io { path, .. }) => missing_table(path),
+            _ => error.to_string(),
+        };
         let path = error.path().map(Path::to_owned);
-        ReadError { kind, problem: error.to_string(), path }
+        ReadError { kind, problem, path }
     }
+}
+
+fn missing_table(path: &Path) -> String {
+    format!(
+        "{}: this table is missing, and nothing is lost by it, since it is made of history: the next \
+         opening makes it anew, so start the server again, or run `refstone rebuild` while none runs",
+        path.display()
+    )
 }
 
 impl From<SealedError> for ReadError {
