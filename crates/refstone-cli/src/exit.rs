@@ -266,6 +266,7 @@ impl From<ExchangeError> for Failure {
             ExchangeError::Stream(_) | ExchangeError::Row { .. } | ExchangeError::Own { .. } => {
                 Failure::usage(text)
             }
+            ExchangeError::Store(error) => error.into(),
             _ => Failure::of_kind(error.kind(), text),
         }
     }

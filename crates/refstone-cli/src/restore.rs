@@ -145,6 +145,7 @@ fn value(edit: &Edit) -> Option<&Target> {
 fn explain(error: &RestoreError) -> Failure {
     let failure = Failure::of_kind(error.kind(), error.to_string());
     match error {
+        RestoreError::Open(error) => error.into(),
         RestoreError::NeverMoved { .. } => {
             failure.with_hint("`refstone log` shows which references there were")
         }
