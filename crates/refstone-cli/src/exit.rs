@@ -208,8 +208,11 @@ fn hint_of(kind: ErrorKind) -> Option<&'static str> {
 impl From<&refstone_log::OpenError> for Failure {
     fn from(error: &refstone_log::OpenError) -> Failure {
         let failure = Failure::of_kind(error.kind(), held(error.to_string(), error));
-        match error.kind() {
-            ErrorKind::Corrupt => failure.with_hint(DAMAGED_LIVE),
+        match error {
+            refstone_log::OpenError::Schema { problem, .. } if !problem.is_damage() => {
+                failure.with_hint("another version of refstone wrote it, and reads it")
+            }
+            _ if error.kind() == ErrorKind::Corrupt => failure.with_hint(DAMAGED_LIVE),
             _ => failure,
         }
     }

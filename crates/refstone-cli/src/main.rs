@@ -13,6 +13,7 @@ mod import;
 mod init;
 mod interrupt;
 mod log;
+mod mend;
 mod meter;
 mod moves;
 mod objects;

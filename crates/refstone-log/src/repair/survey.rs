@@ -210,6 +210,9 @@ impl Start {
             Err(error) => return Err(error.into()),
         };
         let path = path.to_owned();
+        if !problem.is_damage() {
+            return Err(OpenError::Schema { path, problem }.into());
+        }
         let (walk, has_other_schema) = match mended(file.clone(), &path)? {
             Some(walk) => (walk, false),
             None => match identity()? {
