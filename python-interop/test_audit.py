@@ -93,6 +93,7 @@ def test_history_and_live_log_are_joined_once(repository, ranges, live_from, der
     ([(1, 2), (4, 6)], None, "", "3 to 3"),
     ([(1, 1), (3, 3), (6, 6)], None, "", "2 to 2, 4 to 5"),
     ([(1, 2)], 6, "", "3 to 6"),
+    ([(1, 2)], 9, "", "3 to 9"),
     ([(1, 1), (6, 6)], None, "3-3", "2 to 2, 4 to 5"),
     ([(1, 1), (6, 6)], None, "2-3,5-5", "4 to 4"),
     ([], 6, "1-2", "3 to 6"),
