@@ -36,7 +36,8 @@ pub struct RepairOptions {
     /// the live log.
     pub schema_from: Option<PathBuf>,
     /// What sealed history tells of the log, which takes the place of a damaged schema if no copy is named.
-    /// History must be whole: what it lacks at its end is recorded as lost.
+    /// History must be whole: what it lacks at its end is recorded as lost. What may have been given up
+    /// behind the end, which no history tells, is given up again: see [`Sealed::given_up`].
     pub sealed: Option<Sealed>,
 }
 
@@ -162,8 +163,14 @@ pub fn repair(env: &dyn Env, dir: &Path, options: &RepairOptions) -> Result<Repa
     let _lock = if options.dry_run { None } else { Some(create::lock(env, dir)?) };
     refuse_empty(env, dir, &*file)?;
     let file: Arc<dyn EnvFile> = Arc::from(file);
-    let survey = Survey::run(file.clone(), &path, || other_schema(env, options))?;
+    let mut survey = Survey::run(file.clone(), &path, || other_schema(env, options))?;
     refuse_foreign(&path, &survey, options)?;
+    if let (true, None, Some(sealed)) =
+        (survey.has_other_schema, &options.schema_from, &options.sealed)
+    {
+        // What earlier repairs gave up behind the end, only the schema told.
+        survey.give_up_to(sealed.given_up().1);
+    }
     refuse_to_lose_sealed(env, dir, &survey)?;
     let original = match options.dry_run || survey.damage.is_none() {
         true => None,

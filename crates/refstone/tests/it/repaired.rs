@@ -214,3 +214,26 @@ fn history_that_is_not_whole_tells_no_schema() {
         assert!(matches!(nothing, RepairError::NotDamaged { .. }), "{nothing}");
     });
 }
+
+// Break: giving up nothing behind the end. The schema that is damaged told of it, and nothing else does.
+#[test]
+fn what_an_earlier_repair_gave_up_is_not_given_out_when_history_tells_the_schema() {
+    let mut scratch = Scratch::by_hand();
+    commit_numbers(&scratch.store, 1..=4);
+    compact(&scratch.store);
+    commit_numbers(&scratch.store, 5..=8);
+    let mut given_up = 0;
+    scratch.close_for(|dir| {
+        let live = dir.join("refs.arrow");
+        let mut bytes = fs::read(&live).unwrap();
+        let at = bytes.windows(20).rposition(|window| window == [8; 20]).unwrap();
+        bytes.truncate(at);
+        fs::write(&live, bytes).unwrap();
+        let done = repair(&OsEnv, dir, &RepairOptions::default()).unwrap();
+        given_up = done.given_up.unwrap().1.get();
+        wipe_schema(dir);
+        assert_eq!(repair_by_history(dir).unwrap().last_seq.get(), 7);
+    });
+    let seq = scratch.store.commit(&tx([Edit::set(head("next"), oid(9))])).unwrap().seq();
+    assert!(seq.get() > given_up, "{seq} was given up before");
+}
