@@ -60,7 +60,7 @@ struct JsonCompacted {
 impl Compact {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
-        let store = open(&dir)?;
+        let store = open(&dir, "it compacts by itself; stop it to do so now")?;
         let interrupt = close_when_interrupted(&store)?;
         let merge = if self.all { Merge::All } else { Merge::Due };
         let options = CompactOptions { form: self.form, merge };
@@ -144,17 +144,17 @@ pub(crate) fn close_when_interrupted(store: &RefStore) -> Result<Interrupt, Fail
 }
 
 /// Opens the store for a command that holds it for itself, and leaves compacting to the command.
-pub(crate) fn open(dir: &Path) -> Result<RefStore, Failure> {
+///
+/// `beside` says what of it a server does that is in the way.
+pub(crate) fn open(dir: &Path, beside: &str) -> Result<RefStore, Failure> {
     let options = OpenOptions::default().compacting(Compacting::ByHand);
     let store = RefStore::open_with(dir, options).map_err(|error| {
         let kind = error.kind();
         let failure = Failure::from(error);
         match kind {
-            ErrorKind::Locked => failure.with_hint(
-                "a running `refstone serve` holds the lock: it compacts by itself, and makes tables \
-                 that do not open anew when it starts; stop it to compact now, or to make anew, with \
-                 `refstone rebuild`, a table that opens and has a damaged block",
-            ),
+            ErrorKind::Locked => {
+                failure.with_hint(format!("a running `refstone serve` holds the lock: {beside}"))
+            }
             _ => failure,
         }
     })?;

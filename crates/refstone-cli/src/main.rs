@@ -43,9 +43,10 @@ use crate::exit::{CODES, Failure};
 ///
 /// REPO is the path of a `<name>.git` that holds `refstone/` (`.git` may be left out), or of that directory
 /// itself. `refs`,
-/// `log`, `tail`, `objects`, `stat` and `verify` work beside a running `serve`, and show what is
-/// durable. `stat` and `verify` never change anything; the others first finish what a crash left, if
-/// nobody holds the lock. `update-ref`, `restore`, `compact` and `rebuild` hold the lock.
+/// `log`, `tail`, `objects`, `stat`, `verify`, `export` and `project` work beside a running `serve`, and
+/// show what is durable. `stat` and `verify` never change anything; the others first finish what a crash
+/// left, if nobody holds the lock. `update-ref`, `restore`, `compact`, `rebuild` and `repair` hold the
+/// lock.
 /// Where references are counted, symbolic ones are and HEAD is not.
 ///
 /// With `--json` each line of standard output is one JSON object, and fields are only ever added.

@@ -20,16 +20,16 @@ pub(crate) enum Made {
 /// Saves what can be saved of the live log; where nothing can, goes on behind history.
 pub(crate) fn made(
     dir: &Path,
-    options: RepairOptions,
+    options: &RepairOptions,
     head: Option<RefName>,
 ) -> Result<Made, Failure> {
-    let error = match repair(&OsEnv, dir, &options) {
+    let error = match repair(&OsEnv, dir, options) {
         Ok(repaired) => return Ok(Made::Repaired(repaired)),
         Err(error) => error,
     };
     match error {
         RepairError::NotDamaged { .. } | RepairError::Log(OpenError::MissingLive { .. }) => {
-            go_on(dir, &options, head, &error)
+            go_on(dir, options, head, &error)
         }
         RepairError::Schema { .. } | RepairError::Foreign { .. } => {
             with_history(dir, options, head, &error)
@@ -53,7 +53,7 @@ pub(crate) fn made(
 /// Without its schema, transactions of a log are told from garbage by what history tells of it.
 fn with_history(
     dir: &Path,
-    options: RepairOptions,
+    options: &RepairOptions,
     head: Option<RefName>,
     error: &RepairError,
 ) -> Result<Made, Failure> {
@@ -62,7 +62,8 @@ fn with_history(
         Ok(None) => return Err(explain(error)),
         Err(problem) => return Err(explain_resume(&problem, error)),
     };
-    let options = RepairOptions { schema_from: None, sealed: Some(sealed), ..options };
+    let options =
+        RepairOptions { dry_run: options.dry_run, schema_from: None, sealed: Some(sealed) };
     match repair(&OsEnv, dir, &options) {
         Ok(repaired) => Ok(Made::Repaired(repaired)),
         Err(nothing @ RepairError::NothingSaved { .. }) => go_on(dir, &options, head, &nothing),

@@ -38,7 +38,11 @@ struct JsonRebuilt {
 impl Rebuild {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
-        let store = compact::open(&dir)?;
+        let store = compact::open(
+            &dir,
+            "when it starts, it makes anew tables that are missing or do not open; stop it to make all \
+             of them anew",
+        )?;
         let interrupt = compact::close_when_interrupted(&store)?;
         let rebuilt = store.rebuild();
         let closed = store.close();

@@ -74,7 +74,7 @@ impl Repair {
         let (dry_run, schema_from) = (self.dry_run, self.schema_from);
         let options = RepairOptions { dry_run, schema_from, ..RepairOptions::default() };
         let mut output = Output::new();
-        match (made(&dir, options, head)?, self.json) {
+        match (made(&dir, &options, head)?, self.json) {
             (Made::Repaired(repaired), true) => output.json(&JsonRepaired::of(&repaired))?,
             (Made::Repaired(repaired), false) => say(&mut output, &repaired)?,
             (Made::Resumed(resumed), true) => output.json(&JsonRepaired::of_resumed(&resumed))?,

@@ -6,16 +6,17 @@ use std::path::Path;
 use clap::Args;
 use refstone::{Seq, read_seq};
 
+use crate::at;
 use crate::exit::Failure;
 
 /// Sequences, both ends included.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Span {
     /// Only the moves of this transaction and later ones; it may be the next to come
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = at::parse_seq)]
     pub(crate) from: Option<u64>,
     /// Only the moves of this transaction and earlier ones; it must be there
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = at::parse_seq)]
     pub(crate) to: Option<u64>,
 }
 

@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::moves::{self, JsonMove};
 use crate::output::Output;
 use crate::repo;
-use crate::{span, text};
+use crate::{at, span, text};
 
 /// How often the log is looked at for more.
 const POLL: Duration = Duration::from_millis(50);
@@ -43,7 +43,13 @@ pub(crate) struct Tail {
     #[arg(value_name = "REF")]
     reference: Option<OsString>,
     /// Start behind this transaction; without --follow it must be there
-    #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "SEQ",
+        value_parser = at::parse_seq,
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     after: u64,
     /// Wait for more
     #[arg(long, short)]

@@ -88,10 +88,12 @@ fn a_single_file_is_written_anew_in_the_form_that_is_asked_for() {
 fn beside_a_server_it_says_that_the_server_does_it() {
     let repo = Repo::new();
     let _lock = repo.lock();
-    for command in ["compact", "rebuild"] {
+    for (command, words) in
+        [("compact", "it compacts by itself"), ("rebuild", "when it starts, it makes anew tables")]
+    {
         let told = repo.run(command, &[]);
         told.failed(3, "another writer holds this lock");
-        told.failed(3, "\nhint: a running `refstone serve` holds the lock: it compacts by itself");
+        told.failed(3, &format!("\nhint: a running `refstone serve` holds the lock: {words}"));
     }
 }
 

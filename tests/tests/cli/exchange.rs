@@ -242,7 +242,8 @@ fn any_span_of_history_comes_out_as_json_lines_and_csv() {
     let file = repo.scratch.path().join("moves.csv");
     let path = file.to_str().unwrap();
     let span = ["--history", "--format", "csv", "--from", "2", "--to", "2", path];
-    repo.run("export", &span).done();
+    let told = repo.run("export", &span);
+    assert_eq!(told.done(), format!("exported 2 moves to {path} (csv)\n"));
     let csv = fs::read_to_string(&file).unwrap();
     let lines: Vec<&str> = csv.lines().collect();
     let [one, two] = ['1', '2'].map(crate::command::oid);
@@ -257,6 +258,13 @@ fn any_span_of_history_comes_out_as_json_lines_and_csv() {
         ]
     );
     repo.run("export", &span).failed(1, "expected nothing there yet, found a file");
+    let other = repo.scratch.path().join("moves.parquet");
+    let other = other.to_str().unwrap();
+    let told = repo.run("export", &["--history", "--format", "parquet", "--json", other]);
+    let expected = serde_json::json!({"path": other, "format": "parquet", "moves": 4});
+    assert_eq!(told.json(), [expected]);
+    // Standard output has the moves.
+    repo.run("export", &["--history", "--format", "csv", "--json"]).failed(2, "<TARGET>");
     repo.run("export", &["--history"]).failed(2, "--format");
     repo.run("export", &[]).failed(2, "TARGET");
 }

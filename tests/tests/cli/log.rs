@@ -207,6 +207,15 @@ fn json_fields_are_the_columns_of_the_log() {
 }
 
 #[test]
+fn a_sequence_is_asked_for_as_a_number() {
+    let repo = repo_with_history();
+    for arguments in [["log", "--from"], ["log", "--to"], ["tail", "--after"]] {
+        let told = repo.run(arguments[0], &[arguments[1], "x"]);
+        told.failed(2, "expected a sequence such as 42");
+    }
+}
+
+#[test]
 fn a_ref_is_asked_for_by_its_full_name() {
     repo_with_history().run("log", &["main"]).failed(2, "hint: a full name is needed");
 }
