@@ -67,6 +67,7 @@ fn damaged_history_is_to_be_restored_and_the_rest_goes_on() {
     assert_eq!(repo.run("log", &["refs/heads/y", "-2"]).done().lines().count(), 2);
 }
 
+// Breaks: telling of a backup, or of a repair, where nothing is lost.
 #[test]
 fn a_damaged_table_is_made_anew_by_rebuild() {
     let repo = repo();
@@ -83,6 +84,7 @@ fn a_damaged_table_is_made_anew_by_rebuild() {
     repo.run("verify", &[]).done();
 }
 
+// Break: leaving out which file it is that nothing works without.
 #[test]
 fn a_damaged_live_log_is_restored_or_repaired() {
     let repo = repo();

@@ -14,7 +14,7 @@ pub(crate) enum TableError {
     /// The file is not as it was written.
     #[error(
         "{path}: {flaw}. This table is damaged, and nothing is lost by it, since it is made of history: \
-         stop the server, and let `refstone rebuild` make it anew"
+         a server that meets this makes it anew, and so does `refstone rebuild` while no server runs"
     )]
     Damaged { path: PathBuf, flaw: Flaw },
     /// What should be written cannot be a table.
