@@ -100,8 +100,11 @@ impl Compact {
     fn line(&self, compacted: &Compacted) -> String {
         let Compacted { sealed_seq, rows_written, bytes_written, .. } = compacted;
         let done = done(compacted);
+        if done.is_empty() && sealed_seq.get() == 0 {
+            return "nothing to do: the log has no transaction yet".to_owned();
+        }
         if done.is_empty() {
-            let one = match self.all && sealed_seq.get() > 0 {
+            let one = match self.all {
                 true => format!(", in one file of the form {}", self.form.name()),
                 false => String::new(),
             };

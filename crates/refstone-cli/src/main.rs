@@ -1,10 +1,12 @@
 //! The `refstone` command. Each subcommand is a module; `output` prints, `exit` sorts failures into
-//! exit codes, `repo` finds the log and makes it fit to be read, `holder` tells who locks it, `text` makes bytes readable, `moves`
-//! shows moves, `at` and `span` read points in time, `meter` tells how far something is, and `interrupt` stops
-//! it.
+//! exit codes, `errors` says what those of the store mean, `repo` finds the log and makes it fit to be
+//! read, `holder` tells who locks it, `mend` what a lost one is made anew of, `text` makes bytes
+//! readable, `moves` shows moves, `at` and `span` read points in time, `meter` tells how far something
+//! is, and `interrupt` stops it.
 
 mod at;
 mod compact;
+mod errors;
 mod exit;
 mod export;
 mod export_history;

@@ -7,6 +7,7 @@ use refstone::{Checked, OpenError, StoreReport, verify};
 use refstone_log::VerifyReport;
 use serde::Serialize;
 
+use crate::errors;
 use crate::exit::{self, CODES, Code, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -172,7 +173,7 @@ fn say(report: &StoreReport) -> Result<(), Failure> {
     report.damage.iter().for_each(|damage| exit::tell("error", &damage.to_string()));
     // Of history each error says itself what helps.
     if report.damage.iter().any(|damage| !matches!(damage, OpenError::Read(_))) {
-        exit::tell("hint", exit::DAMAGED_LIVE);
+        exit::tell("hint", errors::DAMAGED_LIVE);
     }
     report.damaged_tables.iter().for_each(|damage| exit::tell("error", &damage.to_string()));
     if !report.damaged_tables.is_empty() {

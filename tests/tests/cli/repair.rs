@@ -85,7 +85,9 @@ fn what_is_not_damaged_or_not_there_is_not_repaired() {
     repo.run("repair", &[]).failed(3, "another writer holds this lock");
     drop(lock);
     fs::remove_file(repo.live()).unwrap();
-    repo.run("repair", &[]).failed(3, "there is no live log here");
+    let told = repo.run("repair", &[]);
+    told.failed(3, "there is no live log here");
+    told.failed(3, "\nhint: nothing here tells what the log was");
 }
 
 #[test]
