@@ -33,7 +33,8 @@ hex, or None where there is no object. A symbolic reference has `ref: <target>` 
 def read(repository):
     """All moves of a repository, oldest first, as one pyarrow.Table.
 
-    `repository` is `<name>.git`, or the `refstone` directory in it.
+    `repository` is `<name>.git`, or the `refstone` directory in it. A ValueError tells which
+    transactions are missing, unless a repair recorded them as lost.
     """
     directory = _log_directory(repository)
     # The live file comes first. What is sealed after that leaves it for history, and is found
@@ -119,28 +120,47 @@ def _with_old_oids(table):
 
 
 def _join(history, live):
-    """One table of history and what the live log has beyond it; the ranges must join."""
+    """One table of history and what the live log has beyond it, of which nothing is missing."""
     metadata = live.schema.metadata
-    lost = [tuple(map(int, gap.split("-")))
-            for gap in metadata[b"refstone.gaps"].decode().split(",") if gap]
-    reached = 0
-    for first, last, _ in history:
-        _check_joins(reached, first, lost)
-        reached = last
     sealed = int(metadata[b"refstone.sealed_seq"])
+    reached = max((last for _, last, _ in history), default=0)
     # Sealed rows may still be in the live file, and history may be newer than it.
     rest = live.filter(pc.field("seq") > max(reached, sealed))
-    if sealed > reached:
-        _check_joins(reached, sealed + 1, lost)
-    tables = [table for _, _, table in history]
-    return pa.concat_tables([*tables, rest]).replace_schema_metadata(metadata)
+    table = pa.concat_tables([*(table for _, _, table in history), rest])
+    lost = [tuple(map(int, gap.split("-")))
+            for gap in metadata[b"refstone.gaps"].decode().split(",") if gap]
+    missing = list(_without(_holes(table["seq"], sealed), lost))
+    if missing:
+        ranges = ", ".join(f"{first} to {last}" for first, last in missing)
+        raise ValueError(f"the transactions {ranges} are missing: no file has them, and no repair has "
+                         "recorded them as lost; restore the files of history/ that they were in")
+    return table.replace_schema_metadata(metadata)
 
 
-def _check_joins(reached, first, lost):
-    """A range must start where the one before ends, or behind a gap that a repair recorded."""
-    behind_gap = dict(lost).get(reached + 1, reached) + 1
-    if first not in (reached + 1, behind_gap):
-        raise ValueError(f"history goes on at transaction {first}, expected {reached + 1}")
+def _holes(seqs, sealed):
+    """The ranges of sequences, up to the newest sealed one, that no row has."""
+    seqs = seqs.combine_chunks().cast(pa.int64())
+    behind = pa.concat_arrays([pa.array([0], pa.int64()), seqs])
+    newest = max(sealed, behind[-1].as_py())
+    ahead = pa.concat_arrays([seqs, pa.array([newest + 1], pa.int64())])
+    steps = pc.subtract(ahead, behind)
+    if pc.any(pc.less(steps, 0)).as_py():
+        raise ValueError("some transactions come twice: files of history/ overlap")
+    jumps = pc.greater(steps, 1)
+    return zip(pc.add(behind.filter(jumps), 1).to_pylist(),
+               pc.subtract(ahead.filter(jumps), 1).to_pylist())
+
+
+def _without(ranges, lost):
+    """What of the ranges is in none of the gaps that a repair recorded, which are sorted."""
+    for first, last in ranges:
+        for gap_first, gap_last in lost:
+            if first <= gap_last and gap_first <= last:
+                if first < gap_first:
+                    yield first, gap_first - 1
+                first = gap_last + 1
+        if first <= last:
+            yield first, last
 
 
 def _hex(oid):
@@ -163,10 +183,17 @@ def main():
     try:
         table = read(arguments.repository)
     except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
+        # pyarrow's own complaints about bytes are of both kinds, and have no number.
+        damaged = isinstance(error, pa.ArrowException) or getattr(error, "errno", 0) is None
+        hint = "; `refstone verify` tells what is damaged" if damaged else ""
+        sys.exit(f"error: {error}{hint}")
+    move = None
     for move in moves(table, arguments.ref):
         print(_printable(move.actor), move.at.isoformat(), _printable(move.ref), move.old or "-",
               _printable(move.new or "-"), move.seq, sep="\t")
+    if move is None:
+        of = f" of {_printable(arguments.ref)}" if arguments.ref else ""
+        print(f"note: there is no move{of} in this log", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -86,16 +86,28 @@ def test_history_and_live_log_are_joined_once(repository, ranges, live_from, der
     assert after.cast(before.schema).equals(before)
 
 
-# Break: joining what does not join. Rows would be missing without a word.
-@pytest.mark.parametrize("ranges, sealed", [
-    ([(2, 4)], None),
-    ([(1, 2), (4, 6)], None),
-    ([(1, 2)], 4),
-    ([(1, 4), (3, 6)], None),  # Neither lies inside the other, so a row would come twice.
+# Breaks: joining what does not join: rows would be missing without a word; not naming all that is
+# missing; taking what is not in a recorded gap for lost; missing what was sealed last.
+@pytest.mark.parametrize("ranges, sealed, gaps, missing", [
+    ([(2, 6)], None, "", "1 to 1"),
+    ([(1, 2), (4, 6)], None, "", "3 to 3"),
+    ([(1, 1), (3, 3), (6, 6)], None, "", "2 to 2, 4 to 5"),
+    ([(1, 2)], 6, "", "3 to 6"),
+    ([(1, 2)], 9, "", "3 to 9"),
+    ([(1, 1), (6, 6)], None, "3-3", "2 to 2, 4 to 5"),
+    ([(1, 1), (6, 6)], None, "2-3,5-5", "4 to 4"),
+    ([], 6, "1-2", "3 to 6"),
 ])
-def test_ranges_that_do_not_join_are_an_error(repository, ranges, sealed):
-    seal(repository, *ranges, sealed=sealed, live_from=7)
-    with pytest.raises(ValueError, match="history goes on at transaction"):
+def test_what_is_missing_is_an_error_that_names_it(repository, ranges, sealed, gaps, missing):
+    seal(repository, *ranges, sealed=sealed, gaps=gaps, live_from=7)
+    with pytest.raises(ValueError, match=f"^the transactions {missing} are missing"):
+        refstone_audit.read(repository)
+
+
+# Break: two rows of one move. Neither file lies inside the other.
+def test_files_that_overlap_are_an_error(repository):
+    seal(repository, (1, 4), (3, 6), live_from=7)
+    with pytest.raises(ValueError, match="come twice"):
         refstone_audit.read(repository)
 
 
@@ -174,10 +186,36 @@ def test_the_command_prints_nothing_that_drives_a_terminal(repository):
     assert line.startswith("ev\\x1b[2Jil\\xe2\\x80\\xae\t")
 
 
+# Break: a table without a word, or nothing at all.
+def test_the_command_fails_loudly_where_a_file_is_missing(repository):
+    for seq in (10, 13, 16):
+        refstone("compact", str(repository))
+        for more in range(seq, seq + 3):
+            commit(repository, more)
+    (repository / "refstone" / "history" / "10-12.parquet").unlink()
+    told = audit(repository)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.startswith("error: the transactions 10 to 12 are missing")
+
+
+def test_the_command_says_that_nothing_matches(repository):
+    told = audit(repository, "refs/heads/b")
+    assert (told.returncode, told.stdout) == (0, "")
+    assert told.stderr == "note: there is no move of refs/heads/b in this log\n"
+
+
 def test_a_missing_log_is_told_in_one_line(scratch):
     told = audit(scratch / "none.git")
     assert told.returncode == 1
     assert told.stderr.startswith("error: ") and told.stderr.count("\n") == 1
+
+
+def test_damage_is_told_with_what_tells_more(repository):
+    live = live_log(repository)
+    live.write_bytes(live.read_bytes()[:1500] + b"X" * 7000)
+    told = audit(repository)
+    assert told.returncode == 1 and told.stdout == ""
+    assert told.stderr.endswith("; `refstone verify` tells what is damaged\n")
 
 
 def test_a_deletion_and_a_symbolic_ref_are_told_apart(repository):

@@ -20,6 +20,11 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
     })
 }
 
+/// A sequence alone.
+pub(crate) fn parse_seq(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a sequence such as 42".to_owned())
+}
+
 /// Seconds with at most six decimals.
 fn unix_micros(text: &str) -> Option<i64> {
     let (seconds, decimals) = text.split_once('.').unwrap_or((text, "0"));

@@ -25,18 +25,19 @@ use crate::repo;
 /// is to be small now, or for another form of history. It holds the lock, and cannot run beside a
 /// server of the same repository. It may be interrupted, and run again: what was sealed stays sealed.
 ///
-/// With --json, one object: `sealed` (transactions), `sealed_seq`, `merged` (files), `rows_written`,
-/// `bytes_written`.
+/// With --json, one object: `sealed` (transactions), `sealed_seq`, `merged` (files), `reformed` (files
+/// written anew in another form), `rows_written`, `bytes_written`.
 #[derive(Debug, Args)]
 #[command(after_long_help = CODES)]
 pub(crate) struct Compact {
     /// The repository
     repo: PathBuf,
-    /// Merge all history into one file
+    /// Merge all history into one file of the form that --form says; if it is one already and has another
+    /// form, write it anew
     #[arg(long)]
     all: bool,
     /// How history keeps old object ids: full, or derived where an earlier move has them, which
-    /// takes less space. What is written before stays as it is, unless it is merged
+    /// takes less space. What was written before stays as it is, unless it is merged: see --all
     #[arg(long, value_name = "FORM", default_value = "full")]
     form: HistoryForm,
     #[command(flatten)]
@@ -51,6 +52,7 @@ struct JsonCompacted {
     sealed: u64,
     sealed_seq: u64,
     merged: usize,
+    reformed: usize,
     rows_written: u64,
     bytes_written: u64,
 }
@@ -58,7 +60,7 @@ struct JsonCompacted {
 impl Compact {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
-        let store = open(&dir)?;
+        let store = open(&dir, "it compacts by itself; stop it to do so now")?;
         let interrupt = close_when_interrupted(&store)?;
         let merge = if self.all { Merge::All } else { Merge::Due };
         let options = CompactOptions { form: self.form, merge };
@@ -86,13 +88,38 @@ impl Compact {
                 sealed: compacted.sealed,
                 sealed_seq: compacted.sealed_seq.get(),
                 merged: compacted.merged,
+                reformed: compacted.reformed,
                 rows_written: compacted.rows_written,
                 bytes_written: compacted.bytes_written,
             })?,
-            false => output.line(&[line(compacted).as_bytes()])?,
+            false => output.line(&[self.line(compacted).as_bytes()])?,
         }
         output.finish()
     }
+
+    fn line(&self, compacted: &Compacted) -> String {
+        let Compacted { sealed_seq, rows_written, bytes_written, .. } = compacted;
+        let done = done(compacted);
+        if done.is_empty() && sealed_seq.get() == 0 {
+            return "nothing to do: the log has no transaction yet".to_owned();
+        }
+        if done.is_empty() {
+            let one = match self.all {
+                true => format!(", in one file of the form {}", self.form.name()),
+                false => String::new(),
+            };
+            return format!("nothing to do: all up to transaction {sealed_seq} is sealed{one}");
+        }
+        format!("{}: {rows_written} moves and {bytes_written} bytes written", done.join(", and "))
+    }
+}
+
+fn done(Compacted { sealed, sealed_seq, merged, reformed, .. }: &Compacted) -> Vec<String> {
+    let sealed = (*sealed > 0).then(|| format!("sealed {sealed} transactions, up to {sealed_seq}"));
+    let merged = (*merged > 0).then(|| format!("merged {merged} files"));
+    let reformed =
+        (*reformed > 0).then(|| "wrote the file of history anew in another form".to_owned());
+    [sealed, merged, reformed].into_iter().flatten().collect()
 }
 
 /// How far a compaction is, as anything else that takes long.
@@ -120,17 +147,17 @@ pub(crate) fn close_when_interrupted(store: &RefStore) -> Result<Interrupt, Fail
 }
 
 /// Opens the store for a command that holds it for itself, and leaves compacting to the command.
-pub(crate) fn open(dir: &Path) -> Result<RefStore, Failure> {
+///
+/// `beside` says what of it a server does that is in the way.
+pub(crate) fn open(dir: &Path, beside: &str) -> Result<RefStore, Failure> {
     let options = OpenOptions::default().compacting(Compacting::ByHand);
     let store = RefStore::open_with(dir, options).map_err(|error| {
         let kind = error.kind();
         let failure = Failure::from(error);
         match kind {
-            ErrorKind::Locked => failure.with_hint(
-                "a running `refstone serve` holds the lock: it compacts by itself, and makes tables \
-                 that do not open anew when it starts; stop it to compact now, or to make anew, with \
-                 `refstone rebuild`, a table that opens and has a damaged block",
-            ),
+            ErrorKind::Locked => {
+                failure.with_hint(format!("a running `refstone serve` holds the lock: {beside}"))
+            }
             _ => failure,
         }
     })?;
@@ -149,17 +176,4 @@ fn explain(error: &CompactError) -> Failure {
         ),
         _ => failure.with_hint("no transaction is lost by it; what was sealed stays sealed"),
     }
-}
-
-fn line(compacted: &Compacted) -> String {
-    let Compacted { sealed, sealed_seq, merged, rows_written, bytes_written, .. } = compacted;
-    let done = match (sealed, merged) {
-        (0, 0) => return format!("nothing to do: all up to transaction {sealed_seq} is sealed"),
-        (0, merged) => format!("merged {merged} files"),
-        (sealed, 0) => format!("sealed {sealed} transactions, up to {sealed_seq}"),
-        (sealed, merged) => {
-            format!("sealed {sealed} transactions, up to {sealed_seq}, and merged {merged} files")
-        }
-    };
-    format!("{done}: {rows_written} moves and {bytes_written} bytes written")
 }

@@ -4,10 +4,9 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
-use refstone::exchange::ExchangeError;
-use refstone::{AppendError, CommitError, ErrorKind, OpenError, ReadError, TransactionError};
-use refstone_server::InitError;
+use refstone::ErrorKind;
 
+use crate::errors::{code_of, hint_of};
 use crate::text;
 
 /// What the exit codes mean, for the end of `--help`.
@@ -163,112 +162,4 @@ pub(crate) fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// What to do about damage.
-pub(crate) const DAMAGED: &str = "\
-    `refstone verify` tells what is sound. A damaged history file is restored from a backup; of a live \
-    log that is damaged or lost `refstone repair --dry-run` tells what can be saved without one";
-
-fn code_of(kind: ErrorKind) -> Code {
-    match kind {
-        ErrorKind::AlreadyExists | ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Refused => {
-            Code::Refused
-        }
-        _ => Code::Environment,
-    }
-}
-
-fn hint_of(kind: ErrorKind) -> Option<&'static str> {
-    match kind {
-        ErrorKind::Locked => Some(
-            "a running `refstone serve` holds the lock: push through it to move references; \
-             `refs`, `log`, `tail`, `stat` and `verify` read beside it",
-        ),
-        ErrorKind::Corrupt => Some(DAMAGED),
-        ErrorKind::LowSpace => {
-            Some("what was acknowledged before stands; this was not made, and may be tried again")
-        }
-        ErrorKind::ReadOnly => Some("`refs`, `log` and `verify` read it all the same"),
-        ErrorKind::NoSpace => Some("what was acknowledged before stands; this was not made"),
-        ErrorKind::Permission => {
-            Some("run the command as the user who owns the repository, on a writable file system")
-        }
-        ErrorKind::Unknown => Some(
-            "`refstone log` tells whether the transaction happened, once the log has been opened \
-             again",
-        ),
-        _ => None,
-    }
-}
-
-impl From<refstone_log::OpenError> for Failure {
-    fn from(error: refstone_log::OpenError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
-}
-
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
-}
-
-impl From<TransactionError> for Failure {
-    fn from(error: TransactionError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
-}
-
-impl From<ExchangeError> for Failure {
-    fn from(error: ExchangeError) -> Failure {
-        let text = chain(&error);
-        match error {
-            ExchangeError::Stream(_) | ExchangeError::Row { .. } | ExchangeError::Own { .. } => {
-                Failure::usage(text)
-            }
-            _ => Failure::of_kind(error.kind(), text),
-        }
-    }
-}
-
-impl From<InitError> for Failure {
-    fn from(error: InitError) -> Failure {
-        let text = chain(&error);
-        match &error {
-            InitError::AlreadyExists { .. } => {
-                Failure::refused(text).with_hint("`refstone refs` lists what it holds")
-            }
-            InitError::Occupied { path }
-                if path.join(".git").exists() || path.join("objects").is_dir() =>
-            {
-                let hint = "`refstone import` makes a refstone repository of a git repository, under \
-                            another name";
-                Failure::refused(text).with_hint(hint)
-            }
-            InitError::Occupied { .. } => Failure::refused(text),
-            InitError::NoName { .. } => Failure::usage(text),
-            InitError::Log { source, .. } => Failure::of_kind(source.kind(), text),
-            InitError::Io { source, .. } => Failure::of_io(source, text),
-            _ => Failure::environment(text),
-        }
-    }
-}
-
-impl From<AppendError> for Failure {
-    fn from(error: AppendError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
-}
-
-impl From<CommitError> for Failure {
-    fn from(error: CommitError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
 }

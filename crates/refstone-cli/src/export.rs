@@ -28,6 +28,7 @@ use crate::text;
 /// With --history, all moves of a span of sequences go to the file TARGET, or to standard output,
 /// oldest first, with the columns of the log: as Parquet (for that give a file), as CSV, or as JSON
 /// lines like those of `log --json`. A null of CSV is nothing between two commas, an empty text "".
+/// If there is a TARGET, a line says what it got; with --json, an object: path, format, moves.
 ///
 /// The lock is not taken, so this works beside a running server.
 #[derive(Debug, Args)]
@@ -51,8 +52,9 @@ pub(crate) struct Export {
     span: Span,
     #[command(flatten)]
     meter: MeterOptions,
-    /// Print one JSON object: path, ref_format, object_format, refs, entries
-    #[arg(long, conflicts_with = "history")]
+    /// Print one JSON object: path, ref_format, object_format, refs, entries; of --history, for which
+    /// TARGET must be given: path, format, moves
+    #[arg(long, requires = "target")]
     json: bool,
 }
 
@@ -60,6 +62,14 @@ pub(crate) struct Export {
 enum Store {
     Files,
     Reftable,
+}
+
+/// What was exported.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Told {
+    Git(Report),
+    History { path: String, format: &'static str, moves: u64 },
 }
 
 #[derive(Serialize)]
@@ -78,16 +88,20 @@ impl Export {
         let mut meter = Meter::watch(&self.meter)?;
         let exported = match (self.format, &self.target) {
             (Some(format), target) => {
-                export_history(&dir, target.as_deref(), format, self.span, &mut meter)
-                    .map(|()| None)
+                let moves = export_history(&dir, target.as_deref(), format, self.span, &mut meter);
+                let told =
+                    |moves| target.as_deref().map(|target| Told::history(target, format, moves));
+                moves.map(told)
             }
             (None, _) if self.span.from.or(self.span.to).is_some() => {
                 Err(Failure::usage("--from and --to are for --history"))
             }
-            (None, Some(target)) => self.export_git(&dir, target, &mut meter).map(Some),
+            (None, Some(target)) => {
+                self.export_git(&dir, target, &mut meter).map(|report| Some(Told::Git(report)))
+            }
             (None, None) => Err(Failure::usage("there is no TARGET")),
         };
-        meter.finish(exported, NOTHING_MADE)?.map_or(Ok(()), |report| self.say(&report))
+        meter.finish(exported, NOTHING_MADE)?.map_or(Ok(()), |told| self.say(&told))
     }
 
     fn export_git(&self, dir: &Path, target: &Path, meter: &mut Meter) -> Result<Report, Failure> {
@@ -108,23 +122,35 @@ impl Export {
             path: text::path(target),
             ref_format: format.name(),
             object_format: refs.object_format.name(),
-            refs: refs.refs.len(),
+            refs: refs.refs.keys().filter(|name| !name.is_head()).count(),
             entries: refs.reflogs.values().map(Vec::len).sum(),
         })
     }
 
-    fn say(&self, report: &Report) -> Result<(), Failure> {
+    fn say(&self, told: &Told) -> Result<(), Failure> {
         let mut output = Output::new();
-        if self.json {
-            output.json(report)?;
-            return output.finish();
+        match self.json {
+            true => output.json(told)?,
+            false => output.line(&[told.line().as_bytes()])?,
         }
-        let Report { path, ref_format, refs, entries, .. } = report;
-        let line = format!(
-            "exported {refs} references and {entries} reflog entries to {path} ({ref_format})"
-        );
-        output.line(&[line.as_bytes()])?;
         output.finish()
+    }
+}
+
+impl Told {
+    fn history(target: &Path, format: HistoryFormat, moves: u64) -> Told {
+        Told::History { path: text::path(target), format: format.name(), moves }
+    }
+
+    fn line(&self) -> String {
+        match self {
+            Told::Git(Report { path, ref_format, refs, entries, .. }) => format!(
+                "exported {refs} references and {entries} reflog entries to {path} ({ref_format})"
+            ),
+            Told::History { path, format, moves } => {
+                format!("exported {moves} moves to {path} ({format})")
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::exit::{Failure, note};
 use crate::export::{Vacant, expect_absent};
 use crate::meter::Meter;
 use crate::moves::{JsonLine, time};
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::text;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,20 +23,31 @@ pub(crate) enum HistoryFormat {
     Jsonl,
 }
 
-/// Writes the moves to a file that gets its name when it is whole, or to standard output.
+impl HistoryFormat {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            HistoryFormat::Parquet => "parquet",
+            HistoryFormat::Csv => "csv",
+            HistoryFormat::Jsonl => "jsonl",
+        }
+    }
+}
+
+/// Writes the moves to a file that gets its name when it is whole, or to standard output. Returns how many
+/// there were.
 pub(crate) fn export_history(
     dir: &Path,
     target: Option<&Path>,
     format: HistoryFormat,
     span: Span,
     meter: &mut Meter,
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let Some(target) = target else {
         if format == HistoryFormat::Parquet && io::stdout().is_terminal() {
             return Err(Failure::usage("Parquet is not for a terminal").with_hint("name a TARGET"));
         }
         let out = BufWriter::with_capacity(64 << 10, io::stdout());
-        return write_moves(dir, out, format, span, meter).map(drop);
+        return write_moves(dir, out, format, span, meter).map(|(_, moves)| moves);
     };
     let failed = |error: io::Error| {
         Failure::of_io(&error, format!("{}: cannot write it: {error}", text::path(target)))
@@ -48,11 +59,12 @@ pub(crate) fn export_history(
     // The usual mode of a file, less the umask; a temporary file would stay private.
     aside.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let aside: NamedTempFile = aside.tempfile_in(parent).map_err(failed)?;
-    let written = write_moves(dir, BufWriter::new(aside), format, span, meter)?;
+    let (written, moves) = write_moves(dir, BufWriter::new(aside), format, span, meter)?;
     let aside = written.into_inner().map_err(|error| failed(error.into_error()))?;
     aside.as_file().sync_all().map_err(failed)?;
     aside.persist_noclobber(target).map_err(|error| failed(error.error))?;
-    std::fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)
+    std::fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
+    Ok(moves)
 }
 
 /// What rows are written to.
@@ -68,7 +80,7 @@ fn write_moves<W: Write + Send>(
     format: HistoryFormat,
     span: Span,
     meter: &mut Meter,
-) -> Result<W, Failure> {
+) -> Result<(W, u64), Failure> {
     let objects = read_object_format(dir)?;
     span.check(dir)?;
     let mut sink = Sink::start(out, format, objects).map_err(|error| cannot_write(&error))?;
@@ -90,9 +102,10 @@ fn write_moves<W: Write + Send>(
         }
     }
     if exported == 0 {
-        note(&format!("there is no move {span}"));
+        note(&format!("there is no move {span}{}", span::there(dir)));
     }
-    sink.finish().map_err(|error| cannot_write(&error))
+    let out = sink.finish().map_err(|error| cannot_write(&error))?;
+    Ok((out, exported))
 }
 
 fn cannot_write(error: &io::Error) -> Failure {

@@ -10,7 +10,7 @@ use crate::exit::{self, CODES, Failure, note};
 use crate::moves::{self, JsonLine};
 use crate::output::Output;
 use crate::repo;
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::text;
 
 /// Show who moved which reference, when, from where and to where
@@ -64,8 +64,8 @@ impl Log {
         self.span.check(&dir)?;
         let moves = history_newest_first(&dir, reference.as_ref())?;
         let (shown, damage) = self.show(moves)?;
-        if shown == Shown::None && damage.is_empty() {
-            note(&self.nothing());
+        if shown == Shown::None && damage.is_empty() && !self.json {
+            note(&(self.nothing() + &span::there(&dir)));
         }
         // Whoever said how many need not be told that there are more.
         if shown == Shown::Some && self.max_count.is_none() {
@@ -74,7 +74,7 @@ impl Log {
         // What is sound has been shown, and what is not decides how the command ends.
         let Some((last, others)) = damage.split_last() else { return Ok(()) };
         others.iter().for_each(|error| exit::tell("error", &error.to_string()));
-        Err(Failure::of_kind(last.kind(), last.to_string()))
+        Err(last.into())
     }
 
     fn nothing(&self) -> String {

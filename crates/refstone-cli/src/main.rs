@@ -1,17 +1,21 @@
 //! The `refstone` command. Each subcommand is a module; `output` prints, `exit` sorts failures into
-//! exit codes, `repo` finds the log and makes it fit to be read, `text` makes bytes readable, `moves`
-//! shows moves, `at` and `span` read points in time, `meter` tells how far something is, and `interrupt` stops
-//! it.
+//! exit codes, `errors` says what those of the store mean, `repo` finds the log and makes it fit to be
+//! read, `holder` tells who locks it, `mend` what a lost one is made anew of, `text` makes bytes
+//! readable, `moves` shows moves, `at` and `span` read points in time, `meter` tells how far something
+//! is, and `interrupt` stops it.
 
 mod at;
 mod compact;
+mod errors;
 mod exit;
 mod export;
 mod export_history;
+mod holder;
 mod import;
 mod init;
 mod interrupt;
 mod log;
+mod mend;
 mod meter;
 mod moves;
 mod objects;
@@ -41,10 +45,17 @@ use crate::exit::{CODES, Failure};
 ///
 /// REPO is the path of a `<name>.git` that holds `refstone/` (`.git` may be left out), or of that directory
 /// itself. `refs`,
-/// `log`, `tail`, `objects`, `stat` and `verify` work beside a running `serve`, and show what is
-/// durable. `stat` and `verify` never change anything; the others first finish what a crash left, if
-/// nobody holds the lock. `update-ref`, `restore`, `compact` and `rebuild` hold the lock.
+/// `log`, `tail`, `objects`, `stat`, `verify`, `export` and `project` work beside a running `serve`, and
+/// show what is durable. `stat` and `verify` never change anything; the others first finish what a crash
+/// left, if nobody holds the lock. `update-ref`, `restore`, `compact`, `rebuild` and `repair` hold the
+/// lock.
+/// Where references are counted, symbolic ones are and HEAD is not.
+///
 /// With `--json` each line of standard output is one JSON object, and fields are only ever added.
+///
+/// A transaction that is named by its sequence and is not there yet is refused, and the newest one is
+/// told. Only `--from` may be the next to come, which is how a log is taken piece by piece, and `tail
+/// --follow` waits.
 #[derive(Debug, Parser)]
 #[command(name = "refstone", version, after_help = CODES)]
 struct Arguments {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use refstone::history;
+use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
 use crate::output::Output;
@@ -28,6 +29,14 @@ pub(crate) struct Objects {
     /// Print lines of git's packed-refs: `<oid> refs/history/<oid>`
     #[arg(long)]
     packed_refs: bool,
+    /// Print one JSON object for each: oid
+    #[arg(long, conflicts_with = "packed_refs")]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    oid: &'a str,
 }
 
 impl Objects {
@@ -55,6 +64,9 @@ impl Objects {
     }
 
     fn say(&self, output: &mut Output, id: &str) -> Result<(), Failure> {
+        if self.json {
+            return output.json(&Line { oid: id });
+        }
         match self.packed_refs {
             true => output.line(&[id.as_bytes(), b" refs/history/", id.as_bytes()]),
             false => output.line(&[id.as_bytes()]),

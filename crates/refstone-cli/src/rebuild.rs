@@ -38,7 +38,11 @@ struct JsonRebuilt {
 impl Rebuild {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
-        let store = compact::open(&dir)?;
+        let store = compact::open(
+            &dir,
+            "when it starts, it makes anew tables that are missing or do not open; stop it to make all \
+             of them anew",
+        )?;
         let interrupt = compact::close_when_interrupted(&store)?;
         let rebuilt = store.rebuild();
         let closed = store.close();
@@ -65,7 +69,7 @@ fn line(rebuilt: &JsonRebuilt) -> String {
     match rebuilt {
         JsonRebuilt { tables: 0, .. } => "nothing to do: nothing has been sealed yet".to_owned(),
         JsonRebuilt { tables, rows, bytes } => {
-            format!("made {tables} tables: {rows} references, {bytes} bytes")
+            format!("made {tables} tables: {rows} rows, {bytes} bytes")
         }
     }
 }

@@ -11,9 +11,10 @@ use refstone::{
 use serde::Serialize;
 
 use crate::at;
-use crate::exit::{CODES, Failure, note, tell};
+use crate::exit::{CODES, Failure, tell};
 use crate::output::Output;
 use crate::repo;
+use crate::span;
 use crate::text::{self, Hex};
 
 /// List references
@@ -32,7 +33,8 @@ pub(crate) struct Refs {
     repo: PathBuf,
     /// Only references whose full names start with this, such as refs/heads/
     prefix: Option<OsString>,
-    /// As they were after this transaction, or at this time (RFC 3339, or @ and seconds since 1970)
+    /// As they were after this transaction, which must be there (0: before the first), or at this time
+    /// (RFC 3339, or @ and seconds since 1970)
     #[arg(long, value_name = at::NAME, value_parser = at::parse)]
     at: Option<At>,
     /// Only references that hold this object themselves
@@ -90,12 +92,8 @@ impl Refs {
     fn view(&self, dir: &Path) -> Result<View, Failure> {
         let Some(at) = self.at else { return Ok(read_view(dir)?) };
         let view = read_view_at(dir, at)?;
-        match at {
-            At::Seq(asked) if asked > view.seq() => note(&format!(
-                "the log does not have transaction {asked} yet; this is after {}",
-                view.seq()
-            )),
-            _ => {}
+        if let At::Seq(asked) = at {
+            span::expect_there(asked, view.seq())?;
         }
         Ok(view)
     }

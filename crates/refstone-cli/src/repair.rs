@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refstone::{ErrorKind, OsEnv, RefName, ResumeError, ResumeOptions, Resumed, Seq, resume};
-use refstone_log::{OpenError, RepairError, RepairOptions, Repaired, repair};
+use refstone::{Resumed, Seq};
+use refstone_log::{RepairOptions, Repaired};
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
+use crate::mend::{Made, made};
 use crate::output::Output;
 use crate::repo;
 use crate::text::{self, ranges};
@@ -23,8 +24,10 @@ use crate::text::{self, ranges};
 /// transaction moved shows where the transactions before it had left it, until it is moved again:
 /// compare `refstone refs` with a clone or a backup.
 ///
-/// Where the live log is missing, or an older copy that ends before history does, and history is whole,
-/// the new log goes on behind history. What only the lost log had is lost, and the sequences that it may
+/// Where the live log's schema is damaged, sealed history tells what it was, or a copy (--schema-from).
+///
+/// Where the live log is missing, has nothing that can be saved, or is an older copy that ends before
+/// history does, and history is whole, the new log goes on behind history. What only the lost log had is lost, and the sequences that it may
 /// have given out are recorded as a gap. An older copy is kept like a damaged file.
 ///
 /// A log in which nothing is damaged is refused, and so is one that somebody writes.
@@ -40,11 +43,11 @@ pub(crate) struct Repair {
     /// Tell what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// A copy of this log's refs.arrow, whose schema takes the place of a damaged one
+    /// A copy of this log's refs.arrow, whose schema takes the place of a damaged one; needed only where
+    /// nothing has been sealed
     #[arg(long, value_name = "FILE")]
     schema_from: Option<PathBuf>,
-    /// What HEAD pointed to when the repository was made, where the live log is missing and no table
-    /// tells
+    /// What HEAD pointed to when the repository was made, where neither the live log nor a table tells
     #[arg(long, value_name = "REF")]
     head: Option<OsString>,
     /// Print one JSON object
@@ -68,7 +71,8 @@ impl Repair {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
         let head = self.head.as_ref().map(repo::full_name).transpose()?;
-        let options = RepairOptions { dry_run: self.dry_run, schema_from: self.schema_from };
+        let (dry_run, schema_from) = (self.dry_run, self.schema_from);
+        let options = RepairOptions { dry_run, schema_from, ..RepairOptions::default() };
         let mut output = Output::new();
         match (made(&dir, &options, head)?, self.json) {
             (Made::Repaired(repaired), true) => output.json(&JsonRepaired::of(&repaired))?,
@@ -77,51 +81,6 @@ impl Repair {
             (Made::Resumed(resumed), false) => say_resumed(&mut output, &resumed, self.dry_run)?,
         }
         output.finish()
-    }
-}
-
-/// What a new live log was made of.
-enum Made {
-    /// A damaged one.
-    Repaired(Repaired),
-    /// The history of one that is lost.
-    Resumed(Resumed),
-}
-
-fn made(dir: &Path, options: &RepairOptions, head: Option<RefName>) -> Result<Made, Failure> {
-    let error = match repair(&OsEnv, dir, options) {
-        Ok(repaired) => return Ok(Made::Repaired(repaired)),
-        Err(error) => error,
-    };
-    match error {
-        RepairError::NotDamaged { .. } | RepairError::Log(OpenError::MissingLive { .. }) => {}
-        _ => return Err(explain(&error)),
-    }
-    let resumed = resume(dir, &ResumeOptions { dry_run: options.dry_run, head });
-    resumed.map(Made::Resumed).map_err(|problem| match problem {
-        ResumeError::NotLost { .. } => explain(&error),
-        ResumeError::Open(problem) if problem.kind() == ErrorKind::Corrupt => {
-            Failure::refused(problem.to_string()).with_hint(
-                "nothing was changed; a file of history is restored from a backup, since a new live log \
-                 can only go on behind a history that is whole",
-            )
-        }
-        ResumeError::Open(problem) => problem.into(),
-        ResumeError::NoHead { .. } => Failure::usage(problem.to_string()),
-        problem => Failure::refused(problem.to_string()),
-    })
-}
-
-fn explain(error: &RepairError) -> Failure {
-    let failure = Failure::of_kind(error.kind(), error.to_string());
-    match error {
-        RepairError::NotDamaged { .. } => failure.with_hint(
-            "`refstone verify` tells what it checked; what a crash left is taken up when the log \
-             is opened",
-        ),
-        RepairError::Schema { .. } | RepairError::TooManyGaps { .. } => failure
-            .with_hint("the file was not changed; docs/durability.md says what else there is"),
-        _ => failure,
     }
 }
 

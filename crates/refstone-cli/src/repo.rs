@@ -1,6 +1,7 @@
 //! Finds the reference log of a repository, and makes it fit to be read.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use refstone::{ErrorKind, OsEnv, Recovery, RefName, RefStore, Seq};
 use refstone_log::LogReader;
 
 use crate::exit::{Failure, note};
+use crate::text;
 
 /// The directory with the reference log of the repository at `path`.
 ///
@@ -43,13 +45,24 @@ pub(crate) fn full_name(name: &OsString) -> Result<RefName, Failure> {
 
 fn missing(path: &Path) -> Failure {
     let shown = path.display();
-    let failure = match path.is_dir() {
-        true => Failure::environment(format!("{shown}: there is no directory `refstone` in it")),
-        false => Failure::environment(format!("{shown}: there is no such directory")),
-    };
-    failure.with_hint(
-        "name a repository made by `refstone init` or `refstone serve`, or its refstone/",
-    )
+    let failure = Failure::environment(match (path.is_dir(), path.exists()) {
+        (true, _) => format!("{shown}: there is no directory `refstone` in it"),
+        (false, true) => format!("{shown}: this is no directory"),
+        (false, false) => format!("{shown}: there is no such directory"),
+    });
+    failure.with_hint(match repository_in(path) {
+        Some(repository) => {
+            format!("name one of the repositories in it, such as {}", text::path(&repository))
+        }
+        None => "name a repository made by `refstone init` or `refstone serve`, or its refstone/"
+            .to_owned(),
+    })
+}
+
+/// A repository in a directory of several, as `refstone serve` takes it.
+fn repository_in(data: &Path) -> Option<PathBuf> {
+    let mut paths = fs::read_dir(data).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.find(|path| path.join("refstone").is_dir())
 }
 
 /// Takes up what a crash left behind the published end of the log, if there is anything.

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use refstone::{
-    At, Change, Committed, Edit, ObjectId, RefStore, RestoreError, Target, Transaction, restoring,
+    At, Change, Committed, Edit, ObjectId, RefName, RefStore, RestoreError, Target, Transaction,
+    restoring,
 };
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ use crate::output::Output;
 use crate::repo;
 use crate::text::{self, Hex};
 use crate::update_ref::login;
-use crate::{at, moves};
+use crate::{at, moves, span};
 
 /// Bring a reference back to an earlier value
 ///
@@ -40,7 +41,8 @@ pub(crate) struct Restore {
     /// The reference, by its full name
     #[arg(value_name = "REF")]
     reference: OsString,
-    /// As it was after this transaction, or at this time (RFC 3339, or @ and seconds since 1970)
+    /// As it was after this transaction, which must be there, or at this time (RFC 3339, or @ and
+    /// seconds since 1970)
     #[arg(long, value_name = at::NAME, value_parser = at::parse)]
     at: Option<At>,
     /// Who moves the reference [default: the login name of the environment]
@@ -71,12 +73,24 @@ impl Restore {
         let name = repo::full_name(&self.reference)?;
         let store = RefStore::open(&dir)?;
         repo::tell_recovery(store.recovery());
-        let edit = restoring(&dir, &name, self.at).map_err(|error| explain(&error));
-        let restored = edit.and_then(|edit| self.commit(&store, &dir, edit));
+        let restored = self.restore(&store, &dir, &name);
         let closed = store.close();
         let (edit, committed) = restored?;
         closed?;
         self.say(&edit, committed)
+    }
+
+    fn restore(
+        &self,
+        store: &RefStore,
+        dir: &Path,
+        name: &RefName,
+    ) -> Result<(Edit, Committed), Failure> {
+        if let Some(At::Seq(asked)) = self.at {
+            span::expect_there(asked, store.view().seq())?;
+        }
+        let edit = restoring(dir, name, self.at).map_err(|error| explain(&error))?;
+        self.commit(store, dir, edit)
     }
 
     fn commit(
@@ -131,6 +145,7 @@ fn value(edit: &Edit) -> Option<&Target> {
 fn explain(error: &RestoreError) -> Failure {
     let failure = Failure::of_kind(error.kind(), error.to_string());
     match error {
+        RestoreError::Open(error) => error.into(),
         RestoreError::NeverMoved { .. } => {
             failure.with_hint("`refstone log` shows which references there were")
         }

@@ -16,7 +16,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::exit::{self, CODES, Failure, note};
 use crate::output::Output;
-use crate::text;
+use crate::{holder, text};
 
 /// Serve repositories to git over HTTP
 ///
@@ -166,21 +166,42 @@ impl Serve {
     }
 }
 
-/// It would serve nothing, and a push to it would make a repository inside of a repository.
+/// A repository, or what is inside of one, would serve nothing, and a push to it would make a repository
+/// inside of a repository.
 fn refuse_repository(data: &Path) -> Result<(), Failure> {
-    let is_bare = data.join("HEAD").is_file() && data.join("objects").is_dir();
-    if !is_bare && !data.join("refstone").is_dir() {
+    let path = existing(data);
+    // The outermost: the log of a repository is inside of it.
+    let Some(repository) = path.ancestors().filter(|path| is_repository(path)).last() else {
         return Ok(());
-    }
-    let path = data.canonicalize().unwrap_or_else(|_| data.to_owned());
-    let failure = Failure::usage(format!("{}: this is a repository itself", text::path(&path)));
-    Err(match path.parent() {
+    };
+    let this = match data.canonicalize().is_ok_and(|data| data == repository) {
+        true => "this is a repository itself".to_owned(),
+        false => format!("this is inside of the repository {}", text::path(repository)),
+    };
+    let failure = Failure::usage(format!("{}: {this}", text::path(data)));
+    Err(match repository.parent() {
         Some(parent) => failure.with_hint(format!(
-            "name the directory that it is in: refstone serve {}",
+            "name the directory that the repository is in: refstone serve {}",
             text::path(parent)
         )),
         None => failure,
     })
+}
+
+/// As much of a path as is there, without links.
+fn existing(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = absolute.ancestors().find_map(|path| path.canonicalize().ok());
+    there.unwrap_or(absolute)
+}
+
+/// Git's own directory, or one with a log of references in it.
+fn is_repository(path: &Path) -> bool {
+    let is_bare = path.join("HEAD").is_file() && path.join("objects").is_dir();
+    is_bare
+        || ["refs.arrow", "refstone/refs.arrow", "refstone/LOCK"]
+            .iter()
+            .any(|file| path.join(file).is_file())
 }
 
 fn cannot_listen(on: &str, error: &io::Error) -> Failure {
@@ -197,9 +218,12 @@ fn explain(error: &ServerError) -> Failure {
     let text = exit::chain(error);
     match error {
         ServerError::Data { source, .. } => Failure::of_io(source, text),
-        ServerError::Served { .. } => Failure::environment(text).with_hint(
-            "stop that `refstone serve`, or push to it; another directory may have a server of its own",
-        ),
+        ServerError::Served { path } => {
+            Failure::environment(text + &holder::shown(path)).with_hint(
+                "push to that server, or stop it first (SIGTERM); another directory may have a server of \
+                 its own",
+            )
+        }
         _ => Failure::environment(text),
     }
 }

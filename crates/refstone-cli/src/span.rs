@@ -6,16 +6,17 @@ use std::path::Path;
 use clap::Args;
 use refstone::{Seq, read_seq};
 
+use crate::at;
 use crate::exit::Failure;
 
 /// Sequences, both ends included.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Span {
-    /// Only the moves of this transaction and later ones
-    #[arg(long, value_name = "SEQ")]
+    /// Only the moves of this transaction and later ones; it may be the next to come
+    #[arg(long, value_name = "SEQ", value_parser = at::parse_seq)]
     pub(crate) from: Option<u64>,
-    /// Only the moves of this transaction and earlier ones
-    #[arg(long, value_name = "SEQ")]
+    /// Only the moves of this transaction and earlier ones; it must be there
+    #[arg(long, value_name = "SEQ", value_parser = at::parse_seq)]
     pub(crate) to: Option<u64>,
 }
 
@@ -40,23 +41,24 @@ impl Span {
         self.to.is_some_and(|to| to <= seq)
     }
 
-    /// Refuses a span in which nothing can be: one that ends before it starts, or starts where the
-    /// log has not come yet. The transaction to come may be the first: who takes a log piece by piece
-    /// asks for it, and gets none.
+    /// Refuses a span that ends before it starts, or goes where the log has not come yet. The
+    /// transaction to come may be the first: who takes a log piece by piece asks for it, and gets none.
     pub(crate) fn check(self, dir: &Path) -> Result<(), Failure> {
-        let Some(from) = self.from else { return Ok(()) };
-        if let Some(to) = self.to.filter(|to| *to < from) {
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && to < from
+        {
             let text = format!("expected --to not before --from, found --from {from} --to {to}");
             return Err(Failure::usage(text));
         }
-        // Of a damaged log it is not known, and whoever reads it tells of the damage.
-        let Some(newest) = newest(dir) else { return Ok(()) };
-        if self.after() <= newest {
+        if self.from.or(self.to).is_none() {
             return Ok(());
         }
-        Err(Failure::refused(not_there_yet(from, newest)).with_hint(
-            "a log that was restored from a backup may be behind those who read it before",
-        ))
+        // Of a damaged log it is not known, and whoever reads it tells of the damage.
+        let Some(newest) = newest(dir) else { return Ok(()) };
+        match self.from.filter(|_| self.after() > newest) {
+            Some(from) => Err(not_there_yet(from, newest)),
+            None => self.to.map_or(Ok(()), |to| expect_there(Seq::new(to), newest)),
+        }
     }
 }
 
@@ -76,9 +78,31 @@ pub(crate) fn newest(dir: &Path) -> Option<Seq> {
     read_seq(dir).ok()
 }
 
+/// Refuses a transaction that is not there yet.
+pub(crate) fn expect_there(seq: Seq, newest: Seq) -> Result<(), Failure> {
+    match seq <= newest {
+        true => Ok(()),
+        false => Err(not_there_yet(seq.get(), newest)),
+    }
+}
+
+fn not_there_yet(seq: u64, newest: Seq) -> Failure {
+    Failure::refused(ahead(seq, newest))
+        .with_hint("a log that was restored from a backup may be behind those who read it before")
+}
+
 /// Says that a log ends before a transaction.
-pub(crate) fn not_there_yet(seq: u64, newest: Seq) -> String {
+pub(crate) fn ahead(seq: u64, newest: Seq) -> String {
     format!("transaction {seq} is not there yet, the newest is {newest}")
+}
+
+/// Which transactions there are.
+pub(crate) fn there(dir: &Path) -> String {
+    match newest(dir) {
+        Some(Seq::ZERO) => "; the log has no transaction yet".to_owned(),
+        Some(newest) => format!("; the log has the transactions 1 to {newest}"),
+        None => String::new(),
+    }
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Stat {
         output.finish()?;
         if !self.json {
             for error in &survey.unreadable_tables {
-                exit::note(&format!("{error}; `refstone rebuild` makes it anew"));
+                exit::note(&error.to_string());
             }
         }
         Ok(())
@@ -185,5 +185,5 @@ fn history_line(part: &HistoryPart) -> String {
 
 fn table_line(part: &TablePart) -> String {
     let TablePart { first, last, live_rows, gone_rows, bytes, .. } = part;
-    format!("table      {first} to {last}: {live_rows} references, {gone_rows} gone, {bytes} bytes")
+    format!("table      {first} to {last}: {live_rows} rows, {gone_rows} gone, {bytes} bytes")
 }

@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::moves::{self, JsonMove};
 use crate::output::Output;
 use crate::repo;
-use crate::span;
+use crate::{at, span, text};
 
 /// How often the log is looked at for more.
 const POLL: Duration = Duration::from_millis(50);
@@ -29,7 +29,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// `symref` and `message`.
 ///
 /// With --follow it goes on, also while servers stop and start, until SIGINT, SIGTERM, or until
-/// nobody reads it; these end it with exit code 0.
+/// nobody reads it; these end it with exit code 0. It waits then for a transaction that is not there
+/// yet, which is refused without --follow.
 ///
 /// The lock is not taken. If a crash left transactions behind the published end of the log and
 /// nobody holds the lock, they are recovered first.
@@ -41,8 +42,14 @@ pub(crate) struct Tail {
     /// Only the moves of this reference, by its full name
     #[arg(value_name = "REF")]
     reference: Option<OsString>,
-    /// Start behind this transaction
-    #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
+    /// Start behind this transaction; without --follow it must be there
+    #[arg(
+        long,
+        value_name = "SEQ",
+        value_parser = at::parse_seq,
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     after: u64,
     /// Wait for more
     #[arg(long, short)]
@@ -65,34 +72,52 @@ impl Tail {
         let reference = self.reference.as_ref().map(repo::full_name).transpose()?;
         let interrupt = Interrupt::watch()?;
         repo::settle(&dir)?;
-        self.note_if_ahead(&dir);
+        self.check_ahead(&dir)?;
         let moves = history_after(&dir, Seq::new(self.after), reference.as_ref())?;
         let mut output = Output::new();
         let mut transactions = Transactions { moves, begun: Vec::new(), failed: None };
+        let mut told = 0;
         loop {
-            let told = self.tell(&mut output, &mut transactions, &interrupt);
+            let ended = self.tell(&mut output, &mut transactions, &interrupt, &mut told);
             // What is sound is printed before damage is told.
             output.flush()?;
-            told?;
+            ended?;
             if !self.follow || interrupt.is_asked() {
-                return output.finish();
+                break;
             }
             output.wait(POLL)?;
+        }
+        if told == 0 && !self.follow && !self.json {
+            note(&(self.nothing() + &span::there(&dir)));
+        }
+        output.finish()
+    }
+
+    fn nothing(&self) -> String {
+        let of = self.reference.as_ref().map_or_else(String::new, |name| {
+            format!(" of {}", text::printable_name(name.as_encoded_bytes()))
+        });
+        match self.after {
+            0 => format!("there is no move{of} in this log"),
+            after => format!("there is no move{of} behind transaction {after}"),
         }
     }
 
     /// A log that was restored from a backup may be behind its followers.
-    fn note_if_ahead(&self, dir: &Path) {
-        if self.after == 0 {
-            return;
+    fn check_ahead(&self, dir: &Path) -> Result<(), Failure> {
+        // Of a damaged log it is not known, and whoever reads it tells of the damage.
+        let after = Seq::new(self.after);
+        let Some(newest) = span::newest(dir).filter(|newest| *newest < after) else {
+            return Ok(());
+        };
+        if !self.follow {
+            return span::expect_there(after, newest);
         }
-        if let Some(newest) = span::newest(dir).filter(|newest| *newest < Seq::new(self.after)) {
-            note(&format!(
-                "{}: if this was restored from a backup, transactions up to {} are passed over",
-                span::not_there_yet(self.after, newest),
-                self.after
-            ));
-        }
+        note(&format!(
+            "{}: waiting; if this was restored from a backup, transactions up to {after} are passed over",
+            span::ahead(self.after, newest)
+        ));
+        Ok(())
     }
 
     /// Prints what there is by now.
@@ -101,10 +126,12 @@ impl Tail {
         output: &mut Output,
         transactions: &mut Transactions,
         interrupt: &Interrupt,
+        told: &mut u64,
     ) -> Result<(), Failure> {
         while !interrupt.is_asked() {
             let Some(transaction) = transactions.next()? else { return Ok(()) };
             self.say(output, &transaction)?;
+            *told += 1;
         }
         Ok(())
     }

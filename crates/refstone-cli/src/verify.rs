@@ -7,6 +7,7 @@ use refstone::{Checked, OpenError, StoreReport, verify};
 use refstone_log::VerifyReport;
 use serde::Serialize;
 
+use crate::errors;
 use crate::exit::{self, CODES, Code, Failure};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -156,7 +157,7 @@ fn say(report: &StoreReport) -> Result<(), Failure> {
         output.line(&[format!("{verdict}: {}", all(report)).as_bytes()])?;
         output.line(&[format!("live log: {}", counts(live)).as_bytes()])?;
         output.line(&[history(report).as_bytes()])?;
-        output.line(&[format!("tables: {}", files(&report.tables, "references")).as_bytes()])?;
+        output.line(&[format!("tables: {}", files(&report.tables, "rows")).as_bytes()])?;
     } else {
         output.line(&[format!("{verdict}: {}", counts(live)).as_bytes()])?;
     }
@@ -170,14 +171,16 @@ fn say(report: &StoreReport) -> Result<(), Failure> {
     }
     output.finish()?;
     report.damage.iter().for_each(|damage| exit::tell("error", &damage.to_string()));
-    if !report.damage.is_empty() {
-        exit::tell("hint", exit::DAMAGED);
+    // Of history each error says itself what helps.
+    if report.damage.iter().any(|damage| !matches!(damage, OpenError::Read(_))) {
+        exit::tell("hint", errors::DAMAGED_LIVE);
     }
     report.damaged_tables.iter().for_each(|damage| exit::tell("error", &damage.to_string()));
     if !report.damaged_tables.is_empty() {
         exit::tell(
             "hint",
-            "a table is a cache, and nothing is lost by it: `refstone rebuild` makes it anew",
+            "a table is a cache, and nothing is lost by it: `refstone rebuild` makes it anew, while no \
+             server runs",
         );
     }
     if !report.missing_tables.is_empty() {

@@ -268,7 +268,13 @@ async fn advertise_push(
     let repository = service.for_push(name).await?;
     let view = repository.as_ref().map(|repository| repository.view());
     let format = object_format(repository.as_deref());
-    Ok(stream::produce(move |out| list_for_push(view.as_ref(), format, out)))
+    Ok(stream::produce(move |out| {
+        let listed = list_for_push(view.as_ref(), format, out);
+        if let (Err(StreamError::Read(problem)), Some(repository)) = (&listed, &repository) {
+            repository.note_unreadable(problem);
+        }
+        listed
+    }))
 }
 
 fn object_format(repository: Option<&Repository>) -> ObjectFormat {

@@ -92,8 +92,8 @@ pub enum InitError {
 /// It is built [aside](Aside), so `path` is either absent or complete, whenever the power fails. Of several processes that create the same path, one succeeds.
 ///
 /// git itself is kept away from the references: `HEAD` leads nowhere, a hook refuses every update,
-/// and `extensions.preciousObjects` keeps `gc`, `prune` and `repack -d` from deleting objects that
-/// no git ref names. Each push adds a pack; `git multi-pack-index write`, then `repack` and
+/// and `extensions.preciousObjects` keeps `prune` and `repack -d` from deleting objects that
+/// no git ref names; `gc` ends well and deletes none. Each push adds a pack; `git multi-pack-index write`, then `repack` and
 /// `expire`, or `git maintenance run --task=incremental-repack`, merge them beside a running server
 /// and lose nothing.
 ///
@@ -146,11 +146,13 @@ pub(crate) fn build_objects(aside: &Path, options: &InitOptions) -> Result<(), I
 }
 
 /// `gc.auto` and `receive.autogc`, so that nothing starts a `gc` by itself; the extension, so that
-/// one that is started does no harm.
-const CONFIG: [(&str, &str); 4] = [
+/// one that is started does no harm; `gc.packRefs`, so that it does not end at the hook, for there is
+/// nothing to pack.
+const CONFIG: [(&str, &str); 5] = [
     ("core.repositoryformatversion", "1"),
     ("extensions.preciousObjects", "true"),
     ("gc.auto", "0"),
+    ("gc.packRefs", "false"),
     ("receive.autogc", "false"),
 ];
 
@@ -160,12 +162,16 @@ const HEAD: &str = "ref: refs/heads/.invalid\n";
 
 const HOOK: &str = "\
 #!/bin/sh
-# References of this repository live in refstone/, not in git's own store.
-# An update made by git itself would be seen by nobody, so it is refused.
+# This is a repository of refstone, a git server: its references live in refstone/, not in git's own
+# store. An update made by git itself would be seen by nobody, so it is refused.
 if test \"$1\" = prepared
 then
-	echo >&2 \"error: the references of this repository live in refstone/:\"
-	echo >&2 \"error: push over HTTP, or use the refstone command, to change them\"
+	cat >&2 <<-'END'
+	error: this is a repository of refstone, and its references live in refstone/:
+	error: git itself can neither move them nor pack them, and nothing was changed.
+	hint: to move one, push to `refstone serve`, or run `refstone update-ref` while no server runs;
+	hint: to remove garbage, see docs/operations.md of refstone, \"Garbage\" (`refstone objects --help`)
+	END
 	exit 1
 fi
 exit 0
@@ -290,9 +296,13 @@ mod tests {
         let update = git(&path, &["update-ref", "refs/tags/x", oid]);
         assert!(!update.status.success());
         let said = String::from_utf8(update.stderr).unwrap();
-        assert!(said.contains("live in refstone/"), "{said}");
+        for part in ["live in refstone/", "`refstone update-ref`", "docs/operations.md"] {
+            assert!(said.contains(part), "{said}");
+        }
 
-        git(&path, &["gc", "--prune=now", "--quiet"]);
+        // Red without `gc.packRefs`, which ends it at the hook.
+        let collected = git(&path, &["gc", "--prune=now", "--quiet"]);
+        assert!(collected.status.success(), "{collected:?}");
         git(&path, &["prune", "--expire=now"]);
         assert!(git(&path, &["cat-file", "-e", oid]).status.success());
     }

@@ -16,6 +16,7 @@ mod auth;
 mod body;
 mod create;
 mod git;
+mod heal;
 mod http;
 mod init;
 mod listing;

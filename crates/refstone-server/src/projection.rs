@@ -55,7 +55,9 @@ impl Projections {
     pub(crate) async fn current(&self, repository: &Repository) -> io::Result<Arc<Projection>> {
         let mut newest = self.newest.lock().await;
         let view = repository.view();
-        if let Some(projection) = newest.as_ref().filter(|made| made.seq == view.seq()) {
+        // Somebody may have tidied the directory away.
+        let serves = |made: &&Arc<Projection>| made.seq == view.seq() && made.path().is_dir();
+        if let Some(projection) = newest.as_ref().filter(serves) {
             return Ok(Arc::clone(projection));
         }
         let peeled = repository.peel_below(&view, vec![Vec::new()]).await?;

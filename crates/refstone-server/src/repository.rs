@@ -16,6 +16,7 @@ use refstone::{
 use tokio::time::Instant;
 
 use crate::git::GitEnv;
+use crate::heal::Healing;
 use crate::listing::{self, Listed};
 use crate::peel::{PeelCache, Peeled};
 use crate::projection::{self, Projections};
@@ -71,6 +72,7 @@ pub(crate) struct Repository {
     peels: PeelCache,
     settings: SettingsCache,
     projections: Projections,
+    healing: Healing,
 }
 
 /// Tells a directory from another that took its place under the same name.
@@ -151,6 +153,7 @@ impl Repository {
             peels: PeelCache::default(),
             settings: SettingsCache::default(),
             projections: Projections::default(),
+            healing: Healing::default(),
         })
     }
 
@@ -175,6 +178,11 @@ impl Repository {
     /// The durable refs.
     pub(crate) fn view(&self) -> View {
         self.refs.view()
+    }
+
+    /// Takes note of references that a request could not read.
+    pub(crate) fn note_unreadable(&self, problem: &ReadError) {
+        self.healing.note(self.name(), self.store(), problem);
     }
 
     /// Whether a push makes sense at the moment.
@@ -207,7 +215,9 @@ impl Repository {
         let view = view.clone();
         let gather = move || gather_oids(&view, &prefixes);
         let oids = tokio::task::spawn_blocking(gather).await;
-        let oids = oids.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        let oids = oids.map_err(io::Error::other)?;
+        let oids = oids.inspect_err(|problem| self.note_unreadable(problem));
+        let oids = oids.map_err(io::Error::other)?;
         self.peels.peel(&GitEnv::repository(&self.path), oids).await
     }
 }

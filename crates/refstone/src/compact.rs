@@ -52,7 +52,7 @@ pub enum Merge {
     /// logarithm of the history.
     #[default]
     Due,
-    /// All history into one file.
+    /// All history into one file of the form that is asked for, also if it is one of another form.
     All,
 }
 
@@ -88,6 +88,8 @@ pub struct Compacted {
     pub bytes_written: u64,
     /// History files that were merged into others.
     pub merged: usize,
+    /// History files that were written anew in another form, since nothing was to be merged with them.
+    pub reformed: usize,
     /// The newest transaction that is no longer in the live log.
     pub sealed_seq: Seq,
 }
@@ -98,6 +100,7 @@ impl Compacted {
         self.rows_written += more.rows_written;
         self.bytes_written += more.bytes_written;
         self.merged += more.merged;
+        self.reformed += more.reformed;
         self.sealed_seq = more.sealed_seq;
     }
 }
@@ -191,7 +194,7 @@ impl Compaction<'_> {
         loop {
             match self.merge_next() {
                 Ok(true) => {}
-                Ok(false) => return damaged.map_or(Ok(()), Err),
+                Ok(false) => return damaged.map_or_else(|| self.reform_only(), Err),
                 Err(error) => {
                     let Some(last) = self.unreadable(&error) else {
                         return Err(damaged.unwrap_or(error));
@@ -284,6 +287,30 @@ impl Compaction<'_> {
         }
         self.done.merged += inputs.len();
         Ok(true)
+    }
+
+    /// Writes the only file of history anew if it has another form than is asked for.
+    ///
+    /// Its rows stay what and where they are, so its table stays, and so does the file of who reads the
+    /// old one.
+    fn reform_only(&mut self) -> Result<(), ReadError> {
+        let tables = self.state.snapshot().tables.clone();
+        let ([only], Merge::All) = (tables.tables(), self.options.merge) else { return Ok(()) };
+        let files = self.open_history(tables.tables())?;
+        if files.iter().all(|file| file.form() == self.options.form) {
+            return Ok(());
+        }
+        self.stop.check()?;
+        self.check_space(&[], &files)?;
+        (self.progress)(Progress::Merging { files: 1, rows: only.history_rows() });
+        let path = self.shelves.history.path(range_of(only));
+        let history =
+            sealed::merge(&*self.shelves.env, &path, &files, self.options.form, self.stop)?;
+        self.shelves.sync(&self.shelves.history)?;
+        self.done.rows_written += u64::from(history.rows());
+        self.done.bytes_written += history.bytes();
+        self.done.reformed += 1;
+        Ok(())
     }
 
     /// From which file on all are to be merged.

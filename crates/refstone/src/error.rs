@@ -62,11 +62,12 @@ pub struct ReadError {
     problem: String,
     /// The file that it is about, if it is about one.
     path: Option<PathBuf>,
+    of_table: bool,
 }
 
 impl ReadError {
     pub(crate) fn because(kind: ErrorKind, problem: String) -> ReadError {
-        ReadError { kind, problem, path: None }
+        ReadError { kind, problem, path: None, of_table: false }
     }
 
     /// The same, about this file.
@@ -89,6 +90,13 @@ impl ReadError {
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
+
+    /// Whether it is that a table is damaged or missing. Nothing is lost by that, and
+    /// [`crate::RefStore::rebuild`] helps.
+    #[must_use]
+    pub fn is_of_table(&self) -> bool {
+        self.of_table
+    }
 }
 
 impl From<TableError> for ReadError {
@@ -98,9 +106,23 @@ impl From<TableError> for ReadError {
             TableError::Stopped(_) => ErrorKind::Closed,
             _ => ErrorKind::Corrupt,
         };
+        let problem = match (kind, &error) {
+            (ErrorKind::NotFound, TableError::Io { path, .. }) => missing_table(path),
+            _ => error.to_string(),
+        };
         let path = error.path().map(Path::to_owned);
-        ReadError { kind, problem: error.to_string(), path }
+        let of_table = matches!(kind, ErrorKind::Corrupt | ErrorKind::NotFound);
+        ReadError { kind, problem, path, of_table }
     }
+}
+
+fn missing_table(path: &Path) -> String {
+    format!(
+        "{}: this table is missing, and nothing is lost by it, since it is made of history: a server \
+         that meets this makes it anew, and so does the next opening, or `refstone rebuild` while no \
+         server runs",
+        path.display()
+    )
 }
 
 impl From<SealedError> for ReadError {
@@ -111,7 +133,7 @@ impl From<SealedError> for ReadError {
             _ => ErrorKind::Corrupt,
         };
         let path = error.path().map(Path::to_owned);
-        ReadError { kind, problem: error.to_string(), path }
+        ReadError { kind, problem: error.to_string(), path, of_table: false }
     }
 }
 

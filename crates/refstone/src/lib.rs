@@ -280,7 +280,7 @@ pub use refstone_log::{
 };
 pub use refusal::{Reason, Refusal};
 pub use restore::{RestoreError, restoring};
-pub use resume::{ResumeError, ResumeOptions, Resumed, resume};
+pub use resume::{ResumeError, ResumeOptions, Resumed, resume, sealed_identity};
 pub use row::RefMove;
 pub use sealed::Form as HistoryForm;
 pub use stats::Stats;

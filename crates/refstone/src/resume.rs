@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use refstone_log::{Env, LogReader, Sealed, Seq, Timestamp};
+use refstone_log::{Anchor, Env, LogReader, ObjectFormat, Sealed, Seq, Timestamp};
 
 use crate::archive::{SealedUnit, open_sealed, os_env};
 use crate::error::{OpenError, ReadError};
@@ -24,6 +24,9 @@ pub struct ResumeOptions {
     /// What `HEAD` pointed to when the store was created. It is needed only if neither an older copy of
     /// the live log nor a table tells.
     pub head: Option<RefName>,
+    /// Take a live log whose schema is damaged for lost. That it has nothing that can be saved is for the
+    /// caller to know: see [`sealed_identity`].
+    pub unreadable: bool,
 }
 
 /// What [`resume`] found, and did unless it was a dry run.
@@ -117,7 +120,7 @@ impl From<ReadError> for ResumeError {
 }
 
 /// Makes a new live log behind the sealed history of a store whose live log is missing, or an older
-/// copy that ends before history does; durable when it returns.
+/// copy that ends before history does, or, if asked, unreadable; durable when it returns.
 ///
 /// The transactions that only the lost live log had are lost. How many they were nobody knows, so as
 /// many sequences as microseconds since the last sealed transaction, and 2³² more, are recorded as a
@@ -169,6 +172,50 @@ pub fn resume(dir: &Path, options: &ResumeOptions) -> Result<Resumed, ResumeErro
     Ok(Resumed { damage, sealed_seq: sealed.anchor.seq, given_up, original })
 }
 
+/// What history tells of the log that it came from, which takes the place of a damaged schema in
+/// `refstone_log::RepairOptions::sealed`; `None` if there is no history that can be read. `head` is what
+/// `HEAD` pointed to at first, if no table tells. Changes nothing.
+///
+/// # Errors
+///
+/// [`ResumeError`] if history is not whole, or if nothing tells what `HEAD` pointed to.
+pub fn sealed_identity(dir: &Path, head: Option<RefName>) -> Result<Option<Sealed>, ResumeError> {
+    let env = &os_env();
+    let Some(whole) = Whole::find(env, dir)? else { return Ok(None) };
+    let head = head.or(whole.head.clone()).ok_or(ResumeError::NoHead { dir: dir.to_owned() })?;
+    Ok(Some(whole.sealed(&**env, head.as_bytes().to_vec())))
+}
+
+/// History of which no file is missing, as far as names and ends of files tell.
+struct Whole {
+    log_id: [u8; 16],
+    object_format: ObjectFormat,
+    anchor: Anchor,
+    /// What `HEAD` pointed to at first, if a table tells.
+    head: Option<RefName>,
+    files: Vec<SealedUnit>,
+}
+
+impl Whole {
+    fn find(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Whole>, ResumeError> {
+        let Some(Orphaned { shelves, anchor, head }) = Orphaned::find(env, dir) else {
+            return Ok(None);
+        };
+        expect_no_more(&shelves, anchor.seq)?;
+        let files = open_sealed(&shelves, anchor)?.into_iter().map(|part| part.unit);
+        let files = files.collect::<Result<_, _>>()?;
+        let Shelves { log_id, object_format, .. } = shelves;
+        Ok(Some(Whole { log_id, object_format, anchor, head, files }))
+    }
+
+    fn sealed(&self, env: &dyn Env, head: Vec<u8>) -> Sealed {
+        let identities = self.files.iter().map(|unit| unit.file.identity());
+        let gaps = identities.flat_map(|identity| identity.gaps.iter().copied()).collect();
+        let Whole { log_id, object_format, anchor, .. } = *self;
+        Sealed { log_id, object_format, head, anchor, gaps, now: env.now() }
+    }
+}
+
 /// What is wrong with the live log, and the history that a new one goes on behind.
 struct Judged {
     damage: OpenError,
@@ -177,32 +224,24 @@ struct Judged {
 }
 
 fn judge(env: &Arc<dyn Env>, dir: &Path, options: &ResumeOptions) -> Result<Judged, ResumeError> {
-    let (damage, copy) = lost(env, dir)?;
-    let Some(Orphaned { shelves, anchor, head }) = Orphaned::find(env, dir) else {
-        return Err(damage.into());
-    };
-    expect_no_more(&shelves, anchor.seq)?;
-    let files = open_sealed(&shelves, anchor)?.into_iter().map(|part| part.unit);
-    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let (damage, copy) = lost(env, dir, options.unreadable)?;
+    let Some(whole) = Whole::find(env, dir)? else { return Err(damage.into()) };
     let head = match copy {
-        Some(copy) if copy.log_id() != shelves.log_id => {
+        Some(copy) if copy.log_id() != whole.log_id => {
             return Err(ResumeError::AnotherLog { dir: dir.to_owned() });
         }
         Some(copy) => {
             let head = copy.head().to_vec();
-            expect_in_history(copy, dir, &files)?;
+            expect_in_history(copy, dir, &whole.files)?;
             head
         }
-        None => match options.head.clone().or(head) {
+        None => match options.head.clone().or(whole.head.clone()) {
             Some(head) => head.as_bytes().to_vec(),
             None => return Err(ResumeError::NoHead { dir: dir.to_owned() }),
         },
     };
-    let gaps = files.iter().flat_map(|unit| unit.file.identity().gaps.iter().copied()).collect();
-    let (log_id, object_format) = (shelves.log_id, shelves.object_format);
-    let now = env.now();
-    let sealed = Sealed { log_id, object_format, head, anchor, gaps, now };
-    Ok(Judged { damage, sealed, files })
+    let sealed = whole.sealed(&**env, head);
+    Ok(Judged { damage, sealed, files: whole.files })
 }
 
 /// A table is made of a history file, and outlives it only if that was lost.
@@ -231,10 +270,16 @@ fn verify_files(files: &[SealedUnit]) -> Result<(), ReadError> {
 }
 
 /// What is wrong with the live log, and the log, if it is an older copy.
-fn lost(env: &Arc<dyn Env>, dir: &Path) -> Result<(OpenError, Option<LogReader>), ResumeError> {
+fn lost(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    unreadable: bool,
+) -> Result<(OpenError, Option<LogReader>), ResumeError> {
+    use refstone_log::OpenError::{MissingLive, Schema};
     let live = match LogReader::open(&**env, dir) {
-        Err(error @ refstone_log::OpenError::MissingLive { .. }) => {
-            return Ok((error.into(), None));
+        Err(error @ MissingLive { .. }) => return Ok((error.into(), None)),
+        Err(Schema { path, problem }) if unreadable && problem.is_damage() => {
+            return Ok((Schema { path, problem }.into(), None));
         }
         opened => opened?,
     };

@@ -35,11 +35,15 @@ fn a_repository_goes_through_the_command_and_back() {
     let repo = scratch.path().join("r.git");
     let told = import(work.path(), &repo, &["--json"]);
     let report = &told.json()[0];
-    assert_eq!((&report["refs"], &report["moves"]), (&3.into(), &4.into()));
+    // Red when HEAD counts here and not there.
+    assert_eq!((&report["refs"], &report["moves"]), (&2.into(), &4.into()));
+    assert_eq!(run(arguments(&["refs"], &[&repo])).done().lines().count(), 2);
+    assert_eq!(run(arguments(&["project", "--json"], &[&repo])).json()[0]["refs"], 2);
     assert_eq!(report["last_seq"], 5, "HEAD is pointed to its branch again");
     for format in ["files", "reftable"] {
         let target = scratch.path().join(format);
-        run(arguments(&["export", "--ref-format", format], &[&repo, &target])).done();
+        let options = ["export", "--ref-format", format, "--json"];
+        assert_eq!(run(arguments(&options, &[&repo, &target])).json()[0]["refs"], 2);
         assert_eq!(refs(&target), refs(work.path()));
         let log = ["reflog", "--date=raw"];
         assert_eq!(git::run(&target, &log), git::run(work.path(), &log));
@@ -238,7 +242,8 @@ fn any_span_of_history_comes_out_as_json_lines_and_csv() {
     let file = repo.scratch.path().join("moves.csv");
     let path = file.to_str().unwrap();
     let span = ["--history", "--format", "csv", "--from", "2", "--to", "2", path];
-    repo.run("export", &span).done();
+    let told = repo.run("export", &span);
+    assert_eq!(told.done(), format!("exported 2 moves to {path} (csv)\n"));
     let csv = fs::read_to_string(&file).unwrap();
     let lines: Vec<&str> = csv.lines().collect();
     let [one, two] = ['1', '2'].map(crate::command::oid);
@@ -253,6 +258,13 @@ fn any_span_of_history_comes_out_as_json_lines_and_csv() {
         ]
     );
     repo.run("export", &span).failed(1, "expected nothing there yet, found a file");
+    let other = repo.scratch.path().join("moves.parquet");
+    let other = other.to_str().unwrap();
+    let told = repo.run("export", &["--history", "--format", "parquet", "--json", other]);
+    let expected = serde_json::json!({"path": other, "format": "parquet", "moves": 4});
+    assert_eq!(told.json(), [expected]);
+    // Standard output has the moves.
+    repo.run("export", &["--history", "--format", "csv", "--json"]).failed(2, "<TARGET>");
     repo.run("export", &["--history"]).failed(2, "--format");
     repo.run("export", &[]).failed(2, "TARGET");
 }

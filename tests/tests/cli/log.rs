@@ -109,8 +109,12 @@ fn what_matches_nothing_is_told_and_what_cannot_match_is_refused() {
         (&["refs/heads/none"][..], "there is no move of refs/heads/none in this log"),
         (&["refs/heads/b", "--from", "3"], "of refs/heads/b from transaction 3 on"),
         (&["refs/heads/b", "--to", "1"], "of refs/heads/b up to transaction 1"),
-        (&["--from", "4"], "there is no move from transaction 4 on"),
+        (
+            &["--from", "4"],
+            "there is no move from transaction 4 on; the log has the transactions 1 to 3",
+        ),
     ] {
+        assert_eq!(repo.run("log", &[arguments, &["--json"]].concat()).stderr, "");
         let shown = repo.run("log", arguments);
         assert_eq!(shown.done(), "");
         assert_eq!(shown.stderr.lines().count(), 1);
@@ -120,16 +124,48 @@ fn what_matches_nothing_is_told_and_what_cannot_match_is_refused() {
         |span: &[&str]| repo.run("export", &[&["--history", "--format", "jsonl"], span].concat());
     let shown = export(&["--from", "4"]);
     assert_eq!((shown.done(), shown.stderr.lines().count()), ("", 1));
-    for run in [repo.run("log", &["--from", "5"]), export(&["--from", "5"])] {
-        run.failed(1, "transaction 5 is not there yet, the newest is 3");
-        assert_eq!(run.stdout, b"");
-    }
+    assert!(shown.stderr.ends_with("; the log has the transactions 1 to 3\n"), "{shown:?}");
     for run in
         [repo.run("log", &["--from", "3", "--to", "2"]), export(&["--from", "3", "--to", "2"])]
     {
         run.failed(2, "expected --to not before --from, found --from 3 --to 2");
     }
     repo.run("export", &["target", "--from", "2"]).failed(2, "are for --history");
+}
+
+// Breaks: showing what there is, as if it was all, or as if it was then; another rule in one of them.
+#[test]
+fn a_transaction_that_is_not_there_yet_is_refused_everywhere() {
+    let repo = repo_with_history();
+    let export =
+        |span: &[&str]| repo.run("export", &[&["--history", "--format", "csv"], span].concat());
+    let restore = |at| repo.run("restore", &["refs/heads/a", "--at", at]);
+    for state in ["live", "sealed"] {
+        for run in [
+            repo.run("log", &["--from", "5"]),
+            repo.run("log", &["--to", "5"]),
+            repo.run("log", &["--from", "2", "--to", "5"]),
+            export(&["--from", "5"]),
+            export(&["--to", "5"]),
+            repo.run("tail", &["--after", "5"]),
+            repo.run("refs", &["--at", "5"]),
+            restore("5"),
+        ] {
+            run.failed(1, "transaction 5 is not there yet, the newest is 3\nhint: ");
+            assert_eq!(run.stdout, b"", "{state}");
+        }
+        for run in [
+            repo.run("log", &["--from", "4"]),
+            export(&["--from", "4"]),
+            repo.run("tail", &["--after", "3"]),
+            repo.run("refs", &["--at", "3"]),
+            repo.run("refs", &["--at", "2999-01-01T00:00:00Z"]),
+            repo.run("log", &["--to", "3"]),
+        ] {
+            run.done();
+        }
+        repo.run("compact", &[]).done();
+    }
 }
 
 // Break: writing the actor as it is. The escape sequence would clear the screen of the auditor.
@@ -168,6 +204,15 @@ fn json_fields_are_the_columns_of_the_log() {
         }),
     ];
     assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_sequence_is_asked_for_as_a_number() {
+    let repo = repo_with_history();
+    for arguments in [["log", "--from"], ["log", "--to"], ["tail", "--after"]] {
+        let told = repo.run(arguments[0], &[arguments[1], "x"]);
+        told.failed(2, "expected a sequence such as 42");
+    }
 }
 
 #[test]

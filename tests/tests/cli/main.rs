@@ -4,6 +4,7 @@
 
 mod command;
 mod compact;
+mod damage;
 mod endings;
 mod exchange;
 mod git;

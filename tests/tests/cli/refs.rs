@@ -133,7 +133,14 @@ fn a_missing_repository_is_told_with_what_to_do() {
     for command in ["refs", "log", "verify"] {
         let told = run([command, &format!("{scratch}/none.git")]);
         told.failed(3, "none.git: there is no such directory\nhint: ");
-        run([command, scratch]).failed(3, "there is no directory `refstone` in it\nhint: ");
+        let told = run([command, scratch]);
+        told.failed(
+            3,
+            "there is no directory `refstone` in it\nhint: name one of the repositories",
+        );
+        told.failed(3, &format!("such as {}\n", repo.path().display()));
+        run([command, repo.live().to_str().unwrap()])
+            .failed(3, "this is no directory\nhint: name a");
     }
 }
 

@@ -85,7 +85,9 @@ fn what_is_not_damaged_or_not_there_is_not_repaired() {
     repo.run("repair", &[]).failed(3, "another writer holds this lock");
     drop(lock);
     fs::remove_file(repo.live()).unwrap();
-    repo.run("repair", &[]).failed(3, "there is no live log here");
+    let told = repo.run("repair", &[]);
+    told.failed(3, "there is no live log here");
+    told.failed(3, "\nhint: nothing here tells what the log was");
 }
 
 #[test]
@@ -101,4 +103,82 @@ fn a_damaged_schema_is_taken_from_a_copy() {
     let told = repo.run("repair", &["--schema-from", copy.to_str().unwrap()]);
     assert!(told.done().contains("1 transactions saved") && told.done().contains("lost: nothing"));
     assert!(repo.run("refs", &[]).done().contains("refs/heads/a"));
+}
+
+/// A repository with two transactions in history, three in the live log, and a copy of the live log from
+/// before the last of them.
+fn sealed() -> (Repo, Vec<u8>) {
+    let repo = Repo::new();
+    for n in 1..=5 {
+        repo.update(&format!("create refs/heads/b{n} {}\n", oid('1')));
+        if n == 2 {
+            repo.run("compact", &[]).done();
+        }
+    }
+    let live = fs::read(repo.live()).unwrap();
+    (repo, live)
+}
+
+// Breaks: asking for a copy although history tells; an anchor that is not that of history; taking a
+// transaction for garbage.
+#[test]
+fn a_damaged_schema_is_told_by_history() {
+    let (repo, mut bytes) = sealed();
+    bytes[40..400].fill(0);
+    fs::write(repo.live(), &bytes).unwrap();
+    let plan = repo.run("repair", &["--dry-run"]);
+    assert!(plan.done().contains("3 transactions would be saved, the newest is 5"), "{plan:?}");
+    assert!(fs::read(repo.live()).unwrap() == bytes, "a dry run changed it");
+    let told = repo.run("repair", &[]);
+    assert!(
+        told.done().contains("3 transactions saved, the newest is 5\nlost: nothing"),
+        "{told:?}"
+    );
+    assert_eq!(repo.run("refs", &[]).done().lines().count(), 5);
+    assert!(repo.run("verify", &[]).done().starts_with("sound: 5 moves, "));
+    let kept = repo.log_dir().join("refs.arrow.damaged-1");
+    assert!(fs::read(kept).unwrap() == bytes, "the original is another");
+}
+
+// Breaks: a way that ends at an error; giving a sequence out twice; throwing the file away.
+#[test]
+fn beside_history_a_live_log_of_garbage_gives_way_to_one_behind_history() {
+    for with_copy in [false, true] {
+        let (repo, live) = sealed();
+        let copy = repo.scratch.path().join("copy.arrow");
+        fs::write(&copy, &live).unwrap();
+        let garbage: Vec<u8> =
+            (0..9000_u32).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+        fs::write(repo.live(), &garbage).unwrap();
+        let copy = ["--schema-from", copy.to_str().unwrap()];
+        let options = if with_copy { &copy[..] } else { &[] };
+        let told = repo.run("repair", options);
+        let line = "repaired: a new live log goes on behind transaction 2 of history\n";
+        assert!(told.done().contains(line), "{told:?}");
+        let kept = repo.log_dir().join("refs.arrow.damaged-1");
+        assert!(told.done().contains(&format!("is kept in {}", kept.display())), "{told:?}");
+        assert!(fs::read(kept).unwrap() == garbage, "the original is another");
+        repo.update(&format!("create refs/heads/next {}\n", oid('1')));
+        let newest = repo.run("log", &["-1", "--json"]).json()[0]["seq"].as_u64().unwrap();
+        assert!(newest > 5, "{newest} was given out before");
+        repo.run("verify", &[]).done();
+    }
+}
+
+#[test]
+fn where_nothing_tells_the_schema_it_is_said_what_would() {
+    let repo = Repo::new();
+    repo.update(&format!("create refs/heads/a {}\n", oid('1')));
+    let copy = repo.scratch.path().join("copy.arrow");
+    fs::copy(repo.live(), &copy).unwrap();
+    let other = Repo::new();
+    fs::write(repo.live(), vec![7; 9000]).unwrap();
+    let from =
+        |file: &std::path::Path| repo.run("repair", &["--schema-from", file.to_str().unwrap()]);
+    repo.run("repair", &[]).failed(1, "\nhint: nothing was changed. Any older refs.arrow of this");
+    from(&copy).failed(1, "\nhint: nothing was changed. Name a copy");
+    from(&other.live()).failed(1, "it is another log's\nhint: nothing was changed. Name a copy");
+    from(&repo.live())
+        .failed(2, "\nhint: --schema-from takes a copy of this repository's refs.arrow");
+    from(&repo.path().join("none")).failed(3, "none: cannot open");
 }

@@ -75,6 +75,8 @@ fn head_is_restored_itself() {
 fn the_objects_of_history_are_listed_once_each() {
     let (repo, [one, two, _]) = repo_with_deleted();
     assert_eq!(repo.run("objects", &[]).done(), format!("{one}\n{two}\n"));
+    let json = repo.run("objects", &["--json"]).json();
+    assert_eq!(json, [&one, &two].map(|id| serde_json::json!({"oid": id})));
     repo.run("compact", &[]).done();
     repo.update(&format!("create refs/heads/b {two}\n"));
     assert_eq!(repo.run("objects", &[]).done(), format!("{one}\n{two}\n"));

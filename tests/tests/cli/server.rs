@@ -265,7 +265,7 @@ fn an_address_that_cannot_be_listened_on_is_told() {
     run(["serve", file.to_str().unwrap(), "--listen", "127.0.0.1:0"]).failed(3, "cannot create");
 }
 
-// Breaks: starting all the same, and failing at each push.
+// Breaks: starting all the same, and failing at each push; not telling who is in the way.
 #[test]
 fn a_data_directory_has_one_server() {
     let (mut first, work) = (Server::start(&[]), Work::new());
@@ -285,14 +285,32 @@ fn a_data_directory_has_one_server() {
     };
     let said = second();
     assert!(said.starts_with("error: ") && said.contains("served by another process"), "{said}");
+    // Where the kernel tells who it is.
+    assert!(
+        said.contains(&format!("(process {}: ", first.child.id())) || no_locks_told(),
+        "{said}"
+    );
+    let repo = first.repo("a.git");
     assert!(first.push(&work, "a.git", &["HEAD:refs/heads/a"]).status.success());
+    for command in ["update-ref", "compact"] {
+        let stdin = ["--stdin"].iter().filter(|_| command == "update-ref").copied();
+        let told = run([command, repo.to_str().unwrap()].into_iter().chain(stdin));
+        let holder = format!("(process {}: ", first.child.id());
+        told.failed(3, if no_locks_told() { "another writer" } else { &holder });
+    }
     first.signal("KILL");
     assert_eq!(first.code(), None);
     let said = second();
     assert!(said.starts_with("serving "), "the lock dies with its process: {said}");
 }
 
-// Breaks: taking any directory for one with repositories.
+/// Some kernels do not tell who holds a lock.
+fn no_locks_told() -> bool {
+    !std::fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.contains("FLOCK"))
+}
+
+// Breaks: taking any directory for one with repositories; looking at the directory alone, and not where
+// it is; taking a directory for a log because of its name.
 #[test]
 fn a_repository_itself_is_not_served() {
     let scratch = TempDir::new().unwrap();
@@ -305,5 +323,17 @@ fn a_repository_itself_is_not_served() {
         let told = run(["serve", data.to_str().unwrap(), "--listen", "nowhere"]);
         told.failed(2, "this is a repository itself");
         told.failed(2, &format!("refstone serve {}", parent.display()));
+    }
+    for inside in ["refstone", "objects", "refstone/history", "new"] {
+        let told = run(["serve", ours.join(inside).to_str().unwrap(), "--listen", "nowhere"]);
+        told.failed(2, &format!("this is inside of the repository {}\nhint: ", ours.display()));
+        told.failed(2, &format!("refstone serve {}", parent.display()));
+    }
+    assert!(!ours.join("new").exists());
+    // What only has such a name is none.
+    std::fs::create_dir_all(parent.join("src/refstone")).unwrap();
+    for data in ["src", "src/data"] {
+        let told = run(["serve", parent.join(data).to_str().unwrap(), "--listen", "nowhere"]);
+        told.failed(2, "\nhint: give an address and a port");
     }
 }

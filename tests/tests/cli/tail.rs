@@ -103,15 +103,44 @@ fn a_transaction_is_one_object_and_starts_where_one_left_off() {
     assert_eq!(seqs(&repo, &["--after", "1"]), [2]);
     assert_eq!(seqs(&repo, &["--after", "2"]), [0; 0]);
     assert_eq!(seqs(&repo, &["refs/heads/a"]), [1]);
-    // A log restored from a backup may be behind its followers.
-    let ahead = repo.run("tail", &["--after", "9"]);
-    assert!(ahead.done().is_empty());
-    assert!(
-        ahead.stderr.contains("transaction 9 is not there yet, the newest is 2"),
-        "{}",
-        ahead.stderr
+}
+
+// Breaks: ending without a word, as if there was no such log; a word where a program reads.
+#[test]
+fn nothing_to_tell_is_told_with_what_there_is() {
+    let repo = Repo::new();
+    let note = |options: &[&str]| {
+        let shown = repo.run("tail", options);
+        assert_eq!(shown.done(), "");
+        shown.stderr
+    };
+    assert_eq!(note(&[]), "note: there is no move in this log; the log has no transaction yet\n");
+    fill(&repo, 1, 2);
+    let there = "; the log has the transactions 1 to 2\n";
+    assert_eq!(
+        note(&["--after", "2"]),
+        format!("note: there is no move behind transaction 2{there}")
     );
-    assert!(repo.run("tail", &["--after", "2"]).stderr.is_empty());
+    assert_eq!(
+        note(&["refs/heads/b"]),
+        format!("note: there is no move of refs/heads/b in this log{there}")
+    );
+    assert_eq!(note(&["--after", "2", "--json"]), "");
+}
+
+// Breaks: ending, or passing the transaction over, instead of waiting for it.
+#[test]
+fn a_follower_waits_for_what_is_not_there_yet() {
+    let repo = Repo::new();
+    fill(&repo, 1, 2);
+    repo.run("tail", &["--after", "4"])
+        .failed(1, "4 is not there yet, the newest is 2\nhint: a log");
+    let mut follower = Follower::start(&repo, &["-f", "--json", "--after", "4"]);
+    let mut note = String::new();
+    BufReader::new(follower.child.stderr.take().unwrap()).read_line(&mut note).unwrap();
+    assert!(note.starts_with("note: transaction 4 is not there yet, the newest is 2: waiting"));
+    fill(&repo, 3, 3);
+    assert_eq!(follower.seq(), 5);
 }
 
 // Breaks: telling what was read at a time for a transaction.

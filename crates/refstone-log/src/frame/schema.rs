@@ -213,6 +213,15 @@ pub enum SchemaError {
     Arrow(String),
 }
 
+impl SchemaError {
+    /// Whether bytes are wrong. If not, the checksum is right: another version wrote them.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        use SchemaError::{Checksum, NotALog, NotArrow, Truncated};
+        matches!(self, Truncated { .. } | NotArrow | NotALog | Checksum { .. })
+    }
+}
+
 /// The length of the schema message that starts with this prefix.
 pub(crate) fn message_len(prefix: [u8; PREFIX_LEN], file_len: u64) -> Result<usize, SchemaError> {
     let (marker, word) = prefix.split_at(4);

@@ -35,6 +35,10 @@ pub struct RepairOptions {
     /// more than one bit of the schema is wrong. It must have been made since transactions last left
     /// the live log.
     pub schema_from: Option<PathBuf>,
+    /// What sealed history tells of the log, which takes the place of a damaged schema if no copy is named.
+    /// History must be whole: what it lacks at its end is recorded as lost. What may have been given up
+    /// behind the end, which no history tells, is given up again: see [`Sealed::given_up`].
+    pub sealed: Option<Sealed>,
 }
 
 /// What a repair found, and did unless it was a dry run.
@@ -89,6 +93,17 @@ pub enum RepairError {
         /// The file with the schema.
         path: PathBuf,
     },
+    /// No transaction fits what sealed history tells of the log.
+    #[error(
+        "{path}: {problem}, and no transaction in it is one of the log that history came from: nothing in \
+         this file can be saved"
+    )]
+    NothingSaved {
+        /// The live file.
+        path: PathBuf,
+        /// What is wrong with its schema.
+        problem: SchemaError,
+    },
     /// A file of sealed history holds transactions that the live log has lost.
     #[error(
         "{path}: this file holds transactions that the damaged log lacks, and by the schema the log \
@@ -122,6 +137,7 @@ impl RepairError {
         match self {
             RepairError::NotDamaged { .. } | RepairError::Foreign { .. } => ErrorKind::Invalid,
             RepairError::Schema { .. }
+            | RepairError::NothingSaved { .. }
             | RepairError::Sealed { .. }
             | RepairError::TooManyGaps { .. } => ErrorKind::Corrupt,
             RepairError::Log(error) => error.kind(),
@@ -147,8 +163,14 @@ pub fn repair(env: &dyn Env, dir: &Path, options: &RepairOptions) -> Result<Repa
     let _lock = if options.dry_run { None } else { Some(create::lock(env, dir)?) };
     refuse_empty(env, dir, &*file)?;
     let file: Arc<dyn EnvFile> = Arc::from(file);
-    let survey = Survey::run(file.clone(), &path, || other_schema(env, options))?;
-    refuse_foreign(&survey, options)?;
+    let mut survey = Survey::run(file.clone(), &path, || other_schema(env, options))?;
+    refuse_foreign(&path, &survey, options)?;
+    if let (true, None, Some(sealed)) =
+        (survey.has_other_schema, &options.schema_from, &options.sealed)
+    {
+        // What earlier repairs gave up behind the end, only the schema told.
+        survey.give_up_to(sealed.given_up().1);
+    }
     refuse_to_lose_sealed(env, dir, &survey)?;
     let original = match options.dry_run || survey.damage.is_none() {
         true => None,
@@ -157,11 +179,19 @@ pub fn repair(env: &dyn Env, dir: &Path, options: &RepairOptions) -> Result<Repa
     report(survey, original, path)
 }
 
-/// A schema under which nothing is found is another log's.
-fn refuse_foreign(survey: &Survey, options: &RepairOptions) -> Result<(), RepairError> {
-    match &options.schema_from {
-        Some(path) if survey.has_other_schema && survey.transactions == 0 => {
-            Err(RepairError::Foreign { path: path.clone() })
+/// A schema under which nothing is found is another log's, or there is nothing to be found.
+fn refuse_foreign(
+    path: &Path,
+    survey: &Survey,
+    options: &RepairOptions,
+) -> Result<(), RepairError> {
+    if !survey.has_other_schema || survey.transactions > 0 {
+        return Ok(());
+    }
+    match (&options.schema_from, &survey.damage) {
+        (Some(path), _) => Err(RepairError::Foreign { path: path.clone() }),
+        (None, Some(OpenError::Schema { problem, .. })) => {
+            Err(RepairError::NothingSaved { path: path.to_owned(), problem: problem.clone() })
         }
         _ => Ok(()),
     }
@@ -205,9 +235,11 @@ fn report(
     })
 }
 
-/// The identity in the file that takes the place of a damaged schema.
+/// The identity that takes the place of a damaged schema: that of a copy, or what history tells.
 fn other_schema(env: &dyn Env, options: &RepairOptions) -> Result<Option<Identity>, RepairError> {
-    let Some(path) = &options.schema_from else { return Ok(None) };
+    let Some(path) = &options.schema_from else {
+        return Ok(options.sealed.clone().map(Sealed::identity));
+    };
     let file = env.open_read(path).map_err(OpenError::io(path, "open"))?;
     Ok(Some(Walk::start(Arc::from(file), path)?.identity))
 }

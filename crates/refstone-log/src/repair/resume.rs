@@ -49,6 +49,14 @@ impl Sealed {
         let last = self.anchor.seq.get().saturating_add(count);
         (self.anchor.seq.next(), Seq::new(last.min(Seq::MAX.get() - 1)))
     }
+
+    /// What stands in the schema of a log that goes on behind it.
+    pub(super) fn identity(self) -> Identity {
+        let Sealed { log_id, object_format, head, anchor, gaps: lost, .. } = self;
+        let mut gaps = Gaps::default();
+        lost.into_iter().for_each(|(first, last)| gaps.add(first, last));
+        Identity { kind: Kind::Refs, log_id, object_format, head, anchor, gaps }
+    }
 }
 
 /// Makes a live log without transactions that goes on behind sealed history; durable when it
@@ -80,11 +88,9 @@ pub fn resume<E: From<OpenError>>(
 }
 
 fn identity(sealed: Sealed) -> Result<Identity, OpenError> {
-    let mut gaps = Gaps::default();
-    let given_up = sealed.given_up();
-    let Sealed { log_id, object_format, head, anchor, gaps: lost, .. } = sealed;
-    lost.into_iter().chain([given_up]).for_each(|(first, last)| gaps.add(first, last));
-    let identity = Identity { kind: Kind::Refs, log_id, object_format, head, anchor, gaps };
+    let (first, last) = sealed.given_up();
+    let mut identity = sealed.identity();
+    identity.gaps.add(first, last);
     match identity.encode().len() > SCHEMA_MAX {
         true => Err(OpenError::Invalid("HEAD or the gaps are too long for a log".to_owned())),
         false => Ok(identity),

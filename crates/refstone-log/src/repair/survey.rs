@@ -168,6 +168,16 @@ impl Survey {
         Ok(())
     }
 
+    /// Gives up what is behind the last sound frame, up to this sequence.
+    pub(super) fn give_up_to(&mut self, last: Seq) {
+        let next = self.walk.next_seq();
+        if next <= last {
+            self.walk.identity.gaps.add(next, last);
+            let first = self.given_up.map_or(next, |(first, _)| first);
+            self.given_up = Some((first, last));
+        }
+    }
+
     /// How many transactions may have stood behind the last sound frame, where these bytes begin.
     fn most_behind_the_end(&self, head: [u8; PREFIX_LEN], len: u64) -> Result<u64, OpenError> {
         if self.cut_off {
@@ -210,6 +220,9 @@ impl Start {
             Err(error) => return Err(error.into()),
         };
         let path = path.to_owned();
+        if !problem.is_damage() {
+            return Err(OpenError::Schema { path, problem }.into());
+        }
         let (walk, has_other_schema) = match mended(file.clone(), &path)? {
             Some(walk) => (walk, false),
             None => match identity()? {

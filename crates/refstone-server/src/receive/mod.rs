@@ -86,6 +86,7 @@ impl Push {
         let unpacked = unpacked.as_ref().map(|&()| ()).map_err(String::as_str);
         let repository = self.repository.name();
         judge.log(repository);
+        judge.unreadable.iter().for_each(|problem| self.repository.note_unreadable(problem));
         log(repository, &self.actor, judge.tally(), unpacked.err(), start);
         speaker.report(unpacked, judge.reports());
         outcome

@@ -37,6 +37,18 @@ fn a_tag_that_was_just_pushed_follows_its_commit() {
     assert_eq!(clone.git(["tag"]), "v2");
 }
 
+// Break: serving from what is no longer there, until the next push.
+#[test]
+fn the_projections_may_be_deleted_under_a_server() {
+    let server = TestServer::start();
+    let client = Client::new();
+    client.commit("a");
+    client.git(["push", &server.url("r"), "main"]);
+    Client::clone(&server.url("r"), []);
+    std::fs::remove_dir_all(server.path("r").join("refstone-projections")).unwrap();
+    Client::clone(&server.url("r"), []).fsck();
+}
+
 #[test]
 fn an_empty_clone_starts_on_the_branch_of_head() {
     let server = TestServer::start();

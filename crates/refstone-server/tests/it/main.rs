@@ -6,6 +6,7 @@
 )]
 
 mod fetch;
+mod heal;
 mod http;
 mod logs;
 mod push;

@@ -285,7 +285,8 @@ fn a_damaged_block_of_a_table_fails_what_needs_it_and_is_told_to_the_operator() 
     let tip = client.commit("a");
     client.git(["push", &server.url("damaged-block"), "main"]);
     let mut damaged = Vec::new();
-    let mut table = std::path::PathBuf::new();
+    let (mut table, mut history) = (std::path::PathBuf::new(), std::path::PathBuf::new());
+    let mut sound = Vec::new();
     let server = server.restart_after(|data| {
         let repository = data.join("damaged-block.git");
         let store = store(&repository);
@@ -299,6 +300,13 @@ fn a_damaged_block_of_a_table_fails_what_needs_it_and_is_told_to_the_operator() 
         let at = damaged.windows(tip.len()).position(|window| window == tip).unwrap();
         damaged[at] ^= 1;
         fs::write(&table, &damaged).unwrap();
+        // Or the server would make the table anew.
+        let sealed = repository.join("refstone/history");
+        history = sealed.join(&names_in(&sealed)[0]);
+        sound = fs::read(&history).unwrap();
+        let mut bytes = sound.clone();
+        bytes[sound.len() / 3] ^= 1;
+        fs::write(&history, bytes).unwrap();
     });
     let url = server.url("damaged-block");
     let errors =
@@ -325,8 +333,9 @@ fn a_damaged_block_of_a_table_fails_what_needs_it_and_is_told_to_the_operator() 
         assert!(reply.text().contains("ng refs/heads/main"), "{reply:?}");
         assert_eq!(errors("a push met references that cannot be read"), told);
     }
-    assert_eq!(fs::read(&table).unwrap(), damaged, "it is not made anew by an opening");
+    assert_eq!(fs::read(&table).unwrap(), damaged, "it is made of nothing");
     let server = server.restart_after(|data| {
+        fs::write(&history, &sound).unwrap();
         let store = store(&data.join("damaged-block.git"));
         store.rebuild().unwrap();
         store.close().unwrap();

@@ -39,7 +39,7 @@ const UNWAITED_MAX: u64 = 1024;
 /// What an import wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// References that are there now, `HEAD` included.
+    /// References that are there now; `HEAD` is not counted, as nowhere.
     pub refs: u64,
     /// Past moves.
     pub moves: u64,
@@ -241,7 +241,8 @@ impl Import {
         let last_seq = self.log.durable_seq();
         self.log.close()?;
         compact(&self.dir, steps)?;
-        Ok(Imported { refs: self.refs.len() as u64, moves: self.moves, last_seq })
+        let refs = self.refs.keys().filter(|name| !name.is_head()).count() as u64;
+        Ok(Imported { refs, moves: self.moves, last_seq })
     }
 }
 

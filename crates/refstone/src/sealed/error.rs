@@ -15,8 +15,9 @@ pub(crate) enum SealedError {
     Io { path: PathBuf, operation: &'static str, source: io::Error },
     /// The file is not what was written.
     #[error(
-        "{path}, {place}: {problem}; nothing was changed. History is the truth: restore the file \
-         from a backup"
+        "{path}, {place}: {problem}. This history file is damaged: restore it from a backup. Until then \
+         the transactions in its name cannot be read; leave it where it is, for references, pushes and \
+         other transactions do not need it"
     )]
     Damaged { path: PathBuf, place: Place, problem: String },
     /// What was to be written is no history.

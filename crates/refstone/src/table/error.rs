@@ -13,8 +13,8 @@ pub(crate) enum TableError {
     Io { path: PathBuf, source: io::Error },
     /// The file is not as it was written.
     #[error(
-        "{path}: {flaw}. Tables are a cache: `refstone rebuild` makes them anew from the log and \
-         its history"
+        "{path}: {flaw}. This table is damaged, and nothing is lost by it, since it is made of history: \
+         a server that meets this makes it anew, and so does `refstone rebuild` while no server runs"
     )]
     Damaged { path: PathBuf, flaw: Flaw },
     /// What should be written cannot be a table.

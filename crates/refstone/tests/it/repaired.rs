@@ -1,11 +1,15 @@
 //! A log that a repair left with gaps is a store as any other.
 
 use std::fs;
+use std::path::Path;
 
-use refstone::{CompactOptions, Edit, Merge, OsEnv, RefMove, history, read_view};
-use refstone_log::{RepairOptions, repair};
+use refstone::{
+    CompactOptions, Edit, Merge, OsEnv, RefMove, ResumeError, history, read_view, sealed_identity,
+    verify,
+};
+use refstone_log::{RepairError, RepairOptions, repair};
 
-use crate::common::{Scratch, head, listing, oid, tx};
+use crate::common::{Scratch, commit_numbers, compact, head, listing, oid, tx};
 
 /// Thirty transactions, of which these were damaged and the log repaired.
 fn repaired(lost: &[u64]) -> Scratch {
@@ -126,4 +130,110 @@ fn a_log_that_was_compacted_is_repaired_too() {
     scratch.store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
     scratch.reopen();
     assert_eq!(moves(&scratch), before);
+}
+
+/// Overwrites what tells transactions of this log from garbage.
+fn wipe_schema(dir: &Path) {
+    let live = dir.join("refs.arrow");
+    let mut bytes = fs::read(&live).unwrap();
+    bytes[40..600].fill(0);
+    fs::write(live, bytes).unwrap();
+}
+
+fn repair_by_history(dir: &Path) -> Result<refstone_log::Repaired, RepairError> {
+    let sealed = sealed_identity(dir, None).unwrap();
+    repair(&OsEnv, dir, &RepairOptions { sealed, ..RepairOptions::default() })
+}
+
+// Breaks: an anchor or a chain that is not that of history; taking what history has for lost, or saving
+// it twice; a gap that is forgotten with the schema.
+#[test]
+fn history_tells_the_schema_of_a_live_log() {
+    for (lost, half_sealed) in [(None, false), (Some(11), false), (None, true), (Some(8), true)] {
+        let mut scratch = Scratch::by_hand();
+        commit_numbers(&scratch.store, 1..=4);
+        compact(&scratch.store);
+        commit_numbers(&scratch.store, 5..=8);
+        let live = scratch.dir().join("refs.arrow");
+        let before_sealing = fs::read(&live).unwrap();
+        compact(&scratch.store);
+        scratch.close_for(|_| {
+            // A crash between the history file and the swap of the live log.
+            if half_sealed {
+                fs::write(&live, before_sealing).unwrap();
+            }
+        });
+        commit_numbers(&scratch.store, 9..=12);
+        let mut before = moves(&scratch);
+        scratch.close_for(|dir| {
+            wipe_schema(dir);
+            if let Some(seq) = lost {
+                let mut bytes = fs::read(&live).unwrap();
+                let at = bytes.windows(20).position(|window| window == [seq; 20]).unwrap();
+                bytes[at] ^= 0x80;
+                fs::write(&live, bytes).unwrap();
+            }
+            let done = repair_by_history(dir).unwrap();
+            // What history has is not lost.
+            let lost: Vec<u64> = lost.into_iter().filter(|seq| *seq > 8).map(u64::from).collect();
+            assert!(done.lost.iter().map(|(first, _)| first.get()).eq(lost.iter().copied()));
+            assert_eq!((done.transactions, done.last_seq.get()), (4 - lost.len() as u64, 12));
+            before.retain(|moved| !lost.contains(&moved.seq.get()));
+        });
+        assert_eq!(moves(&scratch), before, "{lost:?} {half_sealed}");
+        assert!(verify(&scratch.dir()).unwrap().is_sound());
+        compact(&scratch.store);
+        assert_eq!(moves(&scratch), before, "{lost:?} {half_sealed}");
+    }
+}
+
+// Break: recording what a history file has as lost, because that file is missing just now.
+#[test]
+fn history_that_is_not_whole_tells_no_schema() {
+    let mut scratch = Scratch::by_hand();
+    for numbers in [1..=4, 5..=8] {
+        commit_numbers(&scratch.store, numbers);
+        compact(&scratch.store);
+    }
+    scratch.close_for(|dir| {
+        let live = fs::read(dir.join("refs.arrow")).unwrap();
+        wipe_schema(dir);
+        for file in ["history/1-4.parquet", "history/5-8.parquet"] {
+            let (path, aside) = (dir.join(file), dir.join("aside"));
+            fs::rename(&path, &aside).unwrap();
+            let error = sealed_identity(dir, None).unwrap_err();
+            assert!(
+                matches!(error, ResumeError::MoreSealed { .. } | ResumeError::Open(_)),
+                "{error}"
+            );
+            fs::rename(aside, path).unwrap();
+        }
+        assert!(matches!(repair_by_history(dir), Err(RepairError::NothingSaved { .. })));
+        fs::write(dir.join("refs.arrow"), live).unwrap();
+        let nothing = repair_by_history(dir).unwrap_err();
+        assert!(matches!(nothing, RepairError::NotDamaged { .. }), "{nothing}");
+    });
+}
+
+// Break: giving up nothing behind the end. The schema that is damaged told of it, and nothing else does.
+#[test]
+fn what_an_earlier_repair_gave_up_is_not_given_out_when_history_tells_the_schema() {
+    let mut scratch = Scratch::by_hand();
+    commit_numbers(&scratch.store, 1..=4);
+    compact(&scratch.store);
+    commit_numbers(&scratch.store, 5..=8);
+    let mut given_up = 0;
+    scratch.close_for(|dir| {
+        let live = dir.join("refs.arrow");
+        let mut bytes = fs::read(&live).unwrap();
+        let at = bytes.windows(20).rposition(|window| window == [8; 20]).unwrap();
+        bytes.truncate(at);
+        fs::write(&live, bytes).unwrap();
+        let done = repair(&OsEnv, dir, &RepairOptions::default()).unwrap();
+        given_up = done.given_up.unwrap().1.get();
+        wipe_schema(dir);
+        assert_eq!(repair_by_history(dir).unwrap().last_seq.get(), 7);
+    });
+    let seq = scratch.store.commit(&tx([Edit::set(head("next"), oid(9))])).unwrap().seq();
+    assert!(seq.get() > given_up, "{seq} was given up before");
 }

@@ -42,7 +42,7 @@ fn a_lost_live_log_is_made_anew_behind_history_and_no_sequence_is_given_out_twic
         // Twice, since what the first new log gave out may be lost as well.
         for number in 20..=21 {
             lose(&live).unwrap();
-            let dry = ResumeOptions { dry_run: true, head: None };
+            let dry = ResumeOptions { dry_run: true, ..ResumeOptions::default() };
             assert_eq!(resume(&dir, &dry).unwrap().sealed_seq, Seq::new(8));
             assert!(RefStore::open(&dir).is_err(), "it was a dry run");
 
@@ -215,7 +215,7 @@ fn every_block_of_history_is_checked_before_a_log_goes_on_behind_it() {
         bytes[at] ^= 1;
         fs::write(&file, bytes).unwrap();
         for dry_run in [true, false] {
-            let options = ResumeOptions { dry_run, head: None };
+            let options = ResumeOptions { dry_run, ..ResumeOptions::default() };
             let error = resume(&dir, &options).unwrap_err();
             assert!(error.to_string().contains("1-4.parquet"), "{error}");
             assert!(!dir.join("refs.arrow").exists());
