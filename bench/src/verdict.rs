@@ -29,8 +29,6 @@ pub const MEMORY_GROWTH_MAX_MB: f64 = 64.0;
 /// The most that one move of a ref among a million rows may have read. Their tables are some more than
 /// those of few rows, and each costs a lookup.
 pub const KIB_PER_MOVE_MAX: f64 = 4.0;
-/// The history of one ref may take so many times as long among many rows as among few.
-pub const HISTORY_MAX_X: f64 = 2.0;
 /// What is new may cost so much more in a long log than in a short one, in bytes read.
 pub const TAIL_MAX_X: f64 = 1.2;
 /// The least share of the wall clock that the phases must explain.
@@ -130,16 +128,6 @@ pub fn moves_stand_side_by_side(kib_per_move: f64) -> Verdict {
     Verdict::Red(format!("a move of a ref cost {kib_per_move:.0} KiB of reading"))
 }
 
-/// How long the moves of one ref took among few rows, and among many.
-pub fn history_costs_the_same(few_ms: f64, many_ms: f64) -> Verdict {
-    if many_ms <= few_ms * HISTORY_MAX_X {
-        return Verdict::Green;
-    }
-    Verdict::Red(format!(
-        "the history of a ref took {many_ms:.2} ms among many rows, and {few_ms:.2} among few"
-    ))
-}
-
 /// What was read for the newest moves of a short log, and of a long one.
 pub fn tail_costs_the_same(short_kib: f64, long_kib: f64) -> Verdict {
     if long_kib <= short_kib * TAIL_MAX_X {
@@ -216,8 +204,6 @@ mod tests {
     fn reading_much_for_little_is_red() {
         assert_eq!(moves_stand_side_by_side(1.4), Verdict::Green);
         assert!(is_red(&moves_stand_side_by_side(38.0)));
-        assert_eq!(history_costs_the_same(0.12, 0.18), Verdict::Green);
-        assert!(is_red(&history_costs_the_same(0.54, 2.9)));
         assert_eq!(tail_costs_the_same(80.0, 90.0), Verdict::Green);
         assert!(is_red(&tail_costs_the_same(80.0, 11_000.0)));
     }

@@ -54,6 +54,13 @@ const AIMS: [Aim; 22] = [
     at_most("1M refs in one transaction, s", "bulk", "refstone_large_s", 1.0),
     at_least("lookups/s of processor time, 1M refs", "lookup", "lookups_per_cpu_sec_large_1", 5e6),
     at_most("list 1M refs, ms", "scan", "list_all_ms", 100.0),
+    at_most(
+        "one ref's history among 1M rows over 10,000, cold, ×",
+        "cold_history",
+        "history_x",
+        2.0,
+    ),
+    at_most("warm, ×", "cold_history", "history_warm_x", 2.0),
     at_most("open 1M refs cold, few frames, ms", "cold_open", "open_few_frames_ms", 5.0),
     at_most("open 1M refs cold, full live log, ms", "cold_open", "open_full_ms", 60.0),
 ];
