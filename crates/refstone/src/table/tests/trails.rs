@@ -141,8 +141,7 @@ fn the_first_moves_from_either_end_cost_the_same_however_many_there_are() {
     }
 }
 
-// Breaks: a time or a sequence that may not differ from the newer one's; names of more than one byte's
-// length taken for short ones.
+// Breaks: a time that may not be after the newer one's; a length that stands at the end as at the start.
 #[test]
 fn whatever_a_step_says_is_read_back() {
     let long = vec![7; 20_000];
