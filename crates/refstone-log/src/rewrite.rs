@@ -83,6 +83,10 @@ const LAST_COPY: u64 = 64 << 10;
 /// faster than they can be copied.
 const CATCH_UPS: usize = 8;
 
+/// The most bytes that are written to it between two syncs. The sync of a commit, which goes to the
+/// same disk, waits for what is written there before it.
+const BACKLOG: u64 = 1 << 20;
+
 /// The new file while it is being made; nobody else knows of it.
 #[derive(Debug)]
 pub(crate) struct Successor {
@@ -91,6 +95,8 @@ pub(crate) struct Successor {
     /// Where its copied frames end, in the old file and in the new one.
     old_end: u64,
     new_end: u64,
+    /// Where the zeros end that were written and synced ahead of them, if any were.
+    reserved: u64,
 }
 
 impl Inner {
@@ -142,19 +148,20 @@ impl Inner {
     }
 
     /// Copies what is published and syncs it, until little is left: sealing takes seconds, and as many
-    /// megabytes of commits would else be copied and synced while all others wait.
+    /// megabytes of commits would else be copied and synced while all others wait. So would the zeros
+    /// that are to come behind them.
     fn catch_up(&self, successor: &mut Successor, file: &dyn EnvFile) -> Result<(), OpenError> {
         for _ in 0..CATCH_UPS {
             let end = self.leader.lock().published_end();
-            successor.catch_up(file, end)?;
-            successor.sync()?;
+            successor.follow(file, end)?;
             let left = self.live_bytes.load(Ordering::Relaxed).saturating_sub(end);
             // What a buffered log has is published in that turn.
             if left <= LAST_COPY || self.mode == Mode::Buffered {
                 break;
             }
         }
-        Ok(())
+        let extent = self.writer.lock().extent();
+        successor.reserve(extent)
     }
 
     /// The leader's turn: copies what became durable meanwhile, renames, and rebinds.
@@ -268,7 +275,7 @@ impl Successor {
             return Err(OpenError::io(&path, "write")(error));
         }
         let new_end = schema.len() as u64;
-        Ok(Successor { file: Arc::from(file), path, old_end: old_start, new_end })
+        Ok(Successor { file: Arc::from(file), path, old_end: old_start, new_end, reserved: 0 })
     }
 
     /// Leaves out the old file's bytes up to `old_end`; returns where the next ones come in the new.
@@ -288,14 +295,42 @@ impl Successor {
         Ok(())
     }
 
+    /// The same, synced as it goes.
+    fn follow(&mut self, old: &dyn EnvFile, end: u64) -> Result<(), OpenError> {
+        while self.old_end < end {
+            self.catch_up(old, end.min(self.old_end + BACKLOG))?;
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the zeros ahead that the old file has up to `old_extent`, synced as it goes.
+    fn reserve(&mut self, old_extent: u64) -> Result<(), OpenError> {
+        let mut zeros = self.new_end..self.extent(old_extent - self.old_end);
+        while !zeros.is_empty() {
+            let end = zeros.end.min(zeros.start + BACKLOG);
+            let written = self.file.write_zeros_at(zeros.start..end);
+            written.map_err(OpenError::io(&self.path, "write"))?;
+            self.sync()?;
+            zeros.start = end;
+        }
+        self.reserved = zeros.end;
+        Ok(())
+    }
+
+    /// Where the file ends with so much room behind the copied frames.
+    fn extent(&self, room: u64) -> u64 {
+        self.new_end + room.max(FIRST_EXTENT).max(PREFIX_LEN as u64)
+    }
+
     /// Ends the file with the marker and as much room as the old one had; returns its extent.
     pub(crate) fn finish(&self, room: u64) -> Result<u64, OpenError> {
         let after = self.new_end + PREFIX_LEN as u64;
-        let extent = (self.new_end + room.max(FIRST_EXTENT)).max(after);
+        let extent = self.extent(room).max(self.reserved);
         let written = self
             .file
             .write_all_at(&EOS, self.new_end)
-            .and_then(|()| self.file.write_zeros_at(after..extent));
+            .and_then(|()| self.file.write_zeros_at(after.max(self.reserved)..extent));
         written.map_err(OpenError::io(&self.path, "write"))?;
         self.sync()?;
         Ok(extent)

@@ -170,24 +170,8 @@ impl Maintenance {
         let inner = &self.inner;
         let within = |error: CommitError| ReadError::because(error.kind(), error.to_string());
         inner.refuse_within("rebuild tables").map_err(within)?;
-        let _working = inner.working.lock();
-        let reached = inner.state.snapshot().tables.clone();
-        let Some(last) = reached.tables().last().map(|table| table.identity().clone()) else {
-            return Ok(());
-        };
-        let anchor = refstone_log::Anchor { seq: last.last, crc: last.last_crc, at: last.last_at };
-        // Other files get their names. One that is missing is why somebody rebuilds.
-        for table in reached.tables() {
-            match table.hold().map_err(ReadError::from) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
         let stop = || inner.stopping.load(Ordering::Acquire);
-        let tables = inner.shelves.rebuild(anchor, Keep::Nothing, Stop::when(&stop))?;
-        inner.state.tables_merged(Arc::new(tables));
-        inner.merge_behind.store(0, Ordering::Relaxed);
-        Ok(())
+        inner.rebuild(Stop::when(&stop))
     }
 
     /// Has a compaction that runs end with its batch of rows, and waits for that. None starts any more.
@@ -239,6 +223,26 @@ impl Inner {
             true => Err(CommitError::Reentered { operation }),
             false => Ok(()),
         }
+    }
+
+    fn rebuild(&self, stop: Stop<'_>) -> Result<(), ReadError> {
+        let _working = self.working.lock();
+        let reached = self.state.snapshot().tables.clone();
+        let Some(last) = reached.tables().last().map(|table| table.identity().clone()) else {
+            return Ok(());
+        };
+        let anchor = refstone_log::Anchor { seq: last.last, crc: last.last_crc, at: last.last_at };
+        // Other files get their names. One that is missing is why somebody rebuilds.
+        for table in reached.tables() {
+            match table.hold().map_err(ReadError::from) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let tables = self.shelves.rebuild(anchor, Keep::Nothing, stop)?;
+        self.state.tables_merged(Arc::new(tables));
+        self.merge_behind.store(0, Ordering::Relaxed);
+        Ok(())
     }
 
     fn compact(
@@ -413,6 +417,36 @@ mod tests {
         assert_eq!((sealing, merging), (7, 12));
         assert_eq!(read(dir), (9000, 18_000));
         assert_eq!(std::fs::read_dir(dir.join("history")).unwrap().count(), 1);
+    }
+
+    // Breaks: looking only between two tables, or not while history is read, or not while a table is
+    // written; leaving unfinished files; going on without the tables that there were.
+    #[test]
+    fn a_rebuild_is_given_up_at_any_batch_of_rows() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = &scratch.path().join("refstone");
+        let store = store(dir);
+        store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
+        let mut given_up = 0;
+        loop {
+            let looks = AtomicUsize::new(0);
+            let stop = || looks.fetch_add(1, Ordering::Relaxed) + 1 > given_up;
+            match store.maintenance().inner.rebuild(Stop::when(&stop)) {
+                Ok(()) => break,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{error}"),
+            }
+            given_up += 1;
+            assert_eq!(looks.load(Ordering::Relaxed), given_up, "it went on");
+            assert_eq!(
+                (temporary(dir), read(dir)),
+                (0, (9000, 18_000)),
+                "given up at look {given_up}"
+            );
+            assert_eq!(store.view().iter_prefix(b"refs/heads/").count(), 9000);
+        }
+        // Of each table at its start, and at three batches of rows of history and three of its own.
+        assert_eq!(given_up, 14);
+        assert_eq!(read(dir), (9000, 18_000));
     }
 
     // Breaks: waiting for the merge to end.

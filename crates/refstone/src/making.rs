@@ -64,7 +64,8 @@ impl<'s> Making<'s> {
 
     /// Takes all moves of a history file.
     pub(crate) fn take(&mut self, history: &HistoryFile) -> Result<(), ReadError> {
-        for moved in history.moves(0..history.rows()) {
+        for (row, moved) in (0..).zip(history.moves(0..history.rows())) {
+            self.stop.check_at(row)?;
             let moved = moved?;
             let step = Step::of(moved.seq, moved.at, &moved.as_row());
             self.note(moved.name.clone(), &step)?;

@@ -17,14 +17,15 @@ pub(crate) struct NewFile<'e> {
     file: Box<dyn EnvFile>,
     path: PathBuf,
     offset: u64,
-    /// Where what was synced ends.
-    synced: u64,
+    /// How many bytes were written since the last sync.
+    backlog: usize,
     published: bool,
 }
 
-/// Bytes that are written between two syncs. A long backlog would hold up the syncs of commits,
-/// which go to the same disk.
-const BACKLOG: u64 = 4 << 20;
+/// The most bytes that are written between two syncs. The sync of a commit, which goes to the same
+/// disk, waits for what is written there before it: for a millisecond, where the disk takes as many
+/// bytes in one.
+const BACKLOG: usize = 1 << 20;
 
 impl<'e> NewFile<'e> {
     /// Starts a file that is to be called `path`; what a crash left of an earlier attempt goes.
@@ -35,7 +36,7 @@ impl<'e> NewFile<'e> {
             _ => {}
         }
         let file = env.create_new(&temporary)?;
-        Ok(NewFile { env, file, path: path.to_owned(), offset: 0, synced: 0, published: false })
+        Ok(NewFile { env, file, path: path.to_owned(), offset: 0, backlog: 0, published: false })
     }
 
     /// Syncs the content and gives the file its name. The name is durable when the caller has
@@ -50,13 +51,15 @@ impl<'e> NewFile<'e> {
 
 impl Write for NewFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write_all_at(bytes, self.offset)?;
-        self.offset += bytes.len() as u64;
-        if self.offset - self.synced >= BACKLOG {
+        let piece = &bytes[..bytes.len().min(BACKLOG - self.backlog)];
+        self.file.write_all_at(piece, self.offset)?;
+        self.offset += piece.len() as u64;
+        self.backlog += piece.len();
+        if self.backlog == BACKLOG {
             self.file.sync_data()?;
-            self.synced = self.offset;
+            self.backlog = 0;
         }
-        Ok(bytes.len())
+        Ok(piece.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -77,4 +80,71 @@ fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use refstone_log::{EnvLayer, FileLayer, OsEnv};
+
+    use super::*;
+
+    /// How many bytes were written before each sync, and since the last.
+    #[derive(Clone, Debug)]
+    struct Pieces(Arc<Mutex<Vec<usize>>>);
+
+    #[derive(Debug)]
+    struct Counted {
+        file: Box<dyn EnvFile>,
+        pieces: Pieces,
+    }
+
+    impl EnvLayer for Pieces {
+        fn below(&self) -> &dyn Env {
+            &OsEnv
+        }
+
+        fn wrap(&self, _: &Path, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+            Box::new(Counted { file, pieces: self.clone() })
+        }
+    }
+
+    impl FileLayer for Counted {
+        fn below(&self) -> &dyn EnvFile {
+            &*self.file
+        }
+
+        fn above(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+            Box::new(Counted { file, pieces: self.pieces.clone() })
+        }
+
+        fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+            let written = self.file.write_at(bytes, offset)?;
+            *self.pieces.0.lock().last_mut().unwrap() += written;
+            Ok(written)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.pieces.0.lock().push(0);
+            self.file.sync_data()
+        }
+    }
+
+    // Breaks: syncing only at the end, or only when a write is over; losing where a piece ends.
+    #[test]
+    fn what_is_written_is_synced_in_pieces_however_it_comes() {
+        const MIB: usize = 1 << 20;
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        let pieces = Pieces(Arc::new(Mutex::new(vec![0])));
+        let content: Vec<u8> = (0..=250).cycle().take(5 * MIB / 2).collect();
+        let mut file = NewFile::create(&pieces, &path).unwrap();
+        file.write_all(&content[..MIB / 2]).unwrap();
+        file.write_all(&content[MIB / 2..]).unwrap();
+        file.publish().unwrap();
+        assert_eq!(*pieces.0.lock(), [MIB, MIB, MIB / 2, 0]);
+        assert!(std::fs::read(&path).unwrap() == content);
+    }
 }

@@ -55,7 +55,7 @@ impl Shelves {
         })
     }
 
-    /// Makes tables from history, unless it is asked to stop between two of them.
+    /// Makes tables from history, unless it is asked to stop.
     pub(crate) fn rebuild(
         &self,
         anchor: Anchor,
@@ -74,7 +74,7 @@ impl Shelves {
                 |table: &Table| range.last != anchor.seq || table.identity().last_crc == anchor.crc;
             let table = match sound.filter(fits) {
                 Some(table) => table,
-                None => self.table_of_history(range, anchor)?,
+                None => self.table_of_history(range, anchor, stop)?,
             };
             tables.push(Arc::new(self.own(table)));
         }
@@ -184,13 +184,18 @@ impl Shelves {
         Err(ReadError::because(ErrorKind::Corrupt, problem).about(path))
     }
 
-    fn table_of_history(&self, range: SeqRange, anchor: Anchor) -> Result<Table, ReadError> {
+    fn table_of_history(
+        &self,
+        range: SeqRange,
+        anchor: Anchor,
+        stop: Stop<'_>,
+    ) -> Result<Table, ReadError> {
         let history = self.open_history(range)?;
         let last_crc = history.identity().last_crc;
         if range.last == anchor.seq && last_crc != anchor.crc {
             return Err(self.foreign(range));
         }
-        let mut making = self.make_table(range, Stop::NEVER)?;
+        let mut making = self.make_table(range, stop)?;
         making.take(&history)?;
         making.finish(range.last, last_crc, history.identity().last_at)?;
         self.sync(&self.tables)?;

@@ -61,7 +61,7 @@ fn a_rewrite_first_makes_all_it_copies_durable() {
     }
     scratch.env.start_trace();
     log.rewrite(Seq::new(4), &mut Drops).unwrap().unwrap();
-    assert_eq!(syncs(&scratch), 3, "one for the load, two for the new file");
+    assert_eq!(syncs(&scratch), 4, "one for the load, three for the new file");
     assert_eq!(scratch.published(), [5, 6]);
     push(&log, &Row::numbered(7));
     assert_eq!(scratch.published(), [5, 6]);
