@@ -23,7 +23,7 @@ const fn at_most(what: &'static str, arm: &'static str, key: &'static str, value
 const GROUP: &str = "reflog_group_commit";
 const APPEND: &str = "reflog_append";
 
-const AIMS: [Aim; 22] = [
+const AIMS: &[Aim] = &[
     at_least("16 writers over one, ×", GROUP, "group_commit_x", 7.0),
     at_least("64 writers over one, ×", GROUP, "group_commit_x_64", 16.0),
     at_least("256 writers over one, ×", GROUP, "group_commit_x_256", 20.0),
