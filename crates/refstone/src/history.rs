@@ -296,6 +296,22 @@ pub fn history_newest_first_with(
     NewestFirst::start(env, dir, Seq::ZERO, of)
 }
 
+/// The moves of a ref up to a transaction, newest first, and those of newer ones that lie in the same
+/// file.
+pub(crate) fn history_back_from(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    of: &RefName,
+    newest: Seq,
+) -> Result<NewestFirst, OpenError> {
+    let mut moves = NewestFirst::start(env, dir, Seq::ZERO, Some(of))?;
+    if moves.live.as_ref().is_some_and(|live| live.reader().anchor().seq >= newest) {
+        moves.live = None;
+        moves.open_sealed(newest)?;
+    }
+    Ok(moves)
+}
+
 impl RefStore {
     /// As [`history_newest_first`]. Who has the store open knows how far it is durable, and whether the
     /// live log has a move of a ref: if not, it is not read.

@@ -91,7 +91,7 @@
 //! refs, [listed](View::scan) in pages, and asked [which refs hold an object](View::refs_at).
 //!
 //! Without the store, by directory alone and beside a running writer, [`read_view`] gives the same
-//! view, [`read_view_at`] the refs of any earlier moment, [`history()`] every move with who, when and
+//! view, [`read_view_at`] the refs of any earlier moment and [`read_ref_at`] one of them, [`history()`] every move with who, when and
 //! why, [`history_newest_first`] from the newest on, and [`history_after`] goes on where a follower has
 //! stopped. [`restoring`] is the edit that brings a ref back.
 //!
@@ -273,7 +273,10 @@ pub use name::{NAME_LEN_MAX, NameError, NameProblem, PushChange, RefName};
 pub use oid::{ObjectId, ObjectIdError};
 pub use pending::{Committed, Pending, PendingEach};
 pub use prepared::Prepared;
-pub use read::{At, read_object_format, read_seq, read_view, read_view_at, read_view_with};
+pub use read::{
+    At, read_object_format, read_ref_at, read_ref_with, read_seq, read_view, read_view_at,
+    read_view_with,
+};
 pub use refstone_log::{
     AppendError, CommitError, Env, ErrorKind, Log, MinFree, Mode, ObjectFormat, OsEnv, Recovery,
     Resting, Seq, Timestamp,

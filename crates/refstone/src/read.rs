@@ -6,8 +6,11 @@ use std::sync::Arc;
 use refstone_log::{Env, ObjectFormat, OsEnv, Seq, Timestamp};
 
 use crate::archive::{Archive, os_env};
+use crate::edit::Target;
 use crate::error::OpenError;
 use crate::fit::open_live;
+use crate::history::history_back_from;
+use crate::name::RefName;
 use crate::orphaned::Orphaned;
 use crate::view::View;
 
@@ -110,4 +113,60 @@ pub fn read_view_with(env: &Arc<dyn Env>, dir: &Path, at: At) -> Result<View, Op
         archive = Archive::open(env, dir)?;
     }
     Ok(View::new(Arc::new(archive.snapshot(seq)?)))
+}
+
+/// What one ref held then.
+///
+/// Whatever other refs did since costs nothing but the reading of the live log, and that only if the
+/// point is in it: from its end back to the ref's last move before the point. Else it costs a lookup in
+/// the table that has the point and in each older one until one has moved the ref, and, in that of the
+/// point, a read of the ref's own moves since.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = &dir.path().join("refstone");
+/// # use refstone::{At, CreateOptions, Edit, ObjectId, RefName, RefStore, Transaction};
+/// # RefStore::create(dir, &CreateOptions::default())?;
+/// # let store = RefStore::open(dir)?;
+/// # let id = ObjectId::from_bytes(&[1; 20])?;
+/// let topic = RefName::new("refs/heads/topic")?;
+/// let created = store.commit(&Transaction::new("alice").with(Edit::create(topic.clone(), id)))?;
+/// store.commit(&Transaction::new("bob").with(Edit::delete(topic.clone())))?;
+/// let then = refstone::read_ref_at(dir, &topic, At::Seq(created.seq()))?;
+/// assert_eq!(then, Some(id.into()));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`read_view`].
+pub fn read_ref_at(dir: &Path, name: &RefName, at: At) -> Result<Option<Target>, OpenError> {
+    read_ref_with(&os_env(), dir, name, at)
+}
+
+/// The same through another [`Env`].
+///
+/// # Errors
+///
+/// As [`read_view`].
+pub fn read_ref_with(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    name: &RefName,
+    at: At,
+) -> Result<Option<Target>, OpenError> {
+    let seq = match at {
+        At::Seq(seq) => seq,
+        At::Time(time) => Archive::open(env, dir)?.newest_at(time)?,
+    };
+    for moved in history_back_from(env, dir, name, seq)? {
+        let moved = moved?;
+        if moved.seq <= seq {
+            return Ok(moved.target());
+        }
+    }
+    // As the log began: only `HEAD` was there.
+    Ok(read_view_with(env, dir, At::Seq(Seq::ZERO))?.get(name)?)
 }

@@ -8,7 +8,7 @@ use crate::edit::{Change, Deref, Edit, Expected, Target};
 use crate::error::{OpenError, ReadError};
 use crate::history::history_newest_first;
 use crate::name::RefName;
-use crate::read::{At, read_view, read_view_at};
+use crate::read::{At, read_ref_at, read_view, read_view_at};
 
 /// Why there is nothing to bring a ref back to.
 #[derive(Debug, thiserror::Error)]
@@ -78,13 +78,11 @@ impl From<ReadError> for RestoreError {
 ///
 /// [`RestoreError`] if it never moved, or was not there then.
 pub fn restoring(dir: &Path, name: &RefName, to: Option<At>) -> Result<Edit, RestoreError> {
-    let (at, held) = match to {
-        Some(at) => (at, read_view(dir)?.get(name)?),
-        None => before_last_move(dir, name)?,
+    let (then, held, at) = match to {
+        Some(at) => (read_ref_at(dir, name, at)?, read_view(dir)?.get(name)?, at),
+        None => around_last_move(dir, name)?,
     };
-    let then = read_view_at(dir, at)?;
-    let absent = || RestoreError::Absent { name: name.clone(), seq: then.seq() };
-    let value = then.get(name)?.ok_or_else(absent)?;
+    let value = then.ok_or_else(|| absent(dir, name, at))?;
     Ok(Edit {
         name: name.clone(),
         expected: held.map_or(Expected::Absent, Expected::Value),
@@ -93,11 +91,20 @@ pub fn restoring(dir: &Path, name: &RefName, to: Option<At>) -> Result<Edit, Res
     })
 }
 
-/// The point before the last move of a ref, and what the ref has held since.
-fn before_last_move(dir: &Path, name: &RefName) -> Result<(At, Option<Target>), RestoreError> {
-    let mut moves = history_newest_first(dir, Some(name))?;
-    let last = moves.next().transpose()?;
+/// What a ref held before its last move, what it has held since, and where that is.
+fn around_last_move(
+    dir: &Path,
+    name: &RefName,
+) -> Result<(Option<Target>, Option<Target>, At), RestoreError> {
+    let last = history_newest_first(dir, Some(name))?.next().transpose()?;
     let last = last.ok_or_else(|| RestoreError::NeverMoved { name: name.clone() })?;
-    let before = Seq::new(last.seq.get().saturating_sub(1));
-    Ok((At::Seq(before), last.target()))
+    let before = At::Seq(Seq::new(last.seq.get().saturating_sub(1)));
+    Ok((read_ref_at(dir, name, before)?, last.target(), before))
+}
+
+fn absent(dir: &Path, name: &RefName, at: At) -> RestoreError {
+    match read_view_at(dir, at) {
+        Ok(then) => RestoreError::Absent { name: name.clone(), seq: then.seq() },
+        Err(error) => error.into(),
+    }
 }

@@ -141,10 +141,14 @@ impl Scratch {
     pub(crate) fn by_hand() -> Scratch {
         let mut scratch = Scratch::quick();
         scratch.store.close().unwrap();
-        let env = Arc::new(FaultyEnv(scratch.faults.clone()));
-        let options = OpenOptions::default().env(env).compacting(Compacting::ByHand);
+        let options = OpenOptions::default().env(scratch.env()).compacting(Compacting::ByHand);
         scratch.store = RefStore::open_with(&scratch.dir(), options).unwrap();
         scratch
+    }
+
+    /// What the store does its work through; for readers, to count theirs.
+    pub(crate) fn env(&self) -> Arc<dyn Env> {
+        Arc::new(FaultyEnv(self.faults.clone()))
     }
 
     pub(crate) fn dir(&self) -> PathBuf {

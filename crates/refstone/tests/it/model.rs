@@ -9,7 +9,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use refstone::{
     At, Change, CompactOptions, Deref, Edit, Expected, HistoryForm, Merge, ObjectId, Reason,
-    RefName, SYMREF_READS_MAX, Target, history, read_view_at,
+    RefName, SYMREF_READS_MAX, Target, history, read_ref_at, read_view_at,
 };
 
 use crate::common::{Scratch, name, oid, tx};
@@ -132,6 +132,10 @@ fn check_past(dir: &Path, last: &Refs) -> Result<(), TestCaseError> {
         let view = read_view_at(dir, At::Seq(of_one[0].seq)).unwrap();
         let seen: Refs = view.iter_prefix(b"").map(Result::unwrap).collect();
         prop_assert_eq!(&seen, &refs, "as of {}", of_one[0].seq);
+        for name in NAMES.map(name).into_iter().chain([RefName::head()]) {
+            let then = read_ref_at(dir, &name, At::Seq(of_one[0].seq)).unwrap();
+            prop_assert_eq!(then, refs.get(&name).cloned(), "{} as of {}", name, of_one[0].seq);
+        }
     }
     prop_assert_eq!(&refs, last);
     for name in NAMES.map(name) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use refstone::{
-    CreateOptions, Edit, ErrorKind, Mode, ObjectId, OpenOptions, RefMove, RefStore, Seq, history,
-    history_newest_first,
+    At, CreateOptions, Edit, ErrorKind, Mode, ObjectId, OpenOptions, RefMove, RefStore, Seq,
+    history, history_newest_first, read_ref_with,
 };
 
 use crate::common::{Scratch, compact, head, oid, tx};
@@ -165,6 +165,29 @@ fn sealed(rows: u32, compactions: u32) -> Scratch {
         }
     }
     scratch
+}
+
+// Breaks: reading the live log for a point that was sealed; reading the rows of all refs up to the point,
+// as a view of that time does.
+#[test]
+fn a_ref_as_it_was_costs_the_same_among_many_rows() {
+    let topic = head("topic");
+    let cost_of = |rows, compactions| {
+        let scratch = sealed(rows, compactions);
+        // And as much again that is not sealed.
+        stage(&scratch.store, "other", rows / OTHERS);
+        let (env, dir) = (scratch.env(), scratch.dir());
+        let moves: Vec<_> = history(&dir, Some(&topic)).unwrap().map(Result::unwrap).collect();
+        cost(&scratch, |_| {
+            for moved in &moves {
+                let then = read_ref_with(&env, &dir, &topic, At::Seq(moved.seq)).unwrap();
+                assert_eq!(then, moved.target());
+            }
+        })
+    };
+    let (few, many) = (cost_of(10_000, 1), cost_of(200_000, 4));
+    println!("{MOVES} looks: {few} bytes among 10,000 rows, {many} among 200,000");
+    assert!(many <= 2 * few, "{many} bytes, and {few} among few");
 }
 
 /// Bytes and reads that the moves of `topic` cost, from either end.
