@@ -14,8 +14,10 @@ use crate::shelves::Shelves;
 use crate::stop::Stop;
 use crate::table::{self, Identity, Step, Table};
 
-/// What the moves of a range may take; more are put into tables of parts of it, which are merged.
-const MEMORY: usize = 64 << 20;
+/// What the moves of a range may take; more are put into tables of parts of it, which are merged. A
+/// million refs that came in one transaction fit: making their table twice, and removing the parts,
+/// would hold up commits.
+const MEMORY: usize = 192 << 20;
 
 /// A table that is being made.
 pub(crate) struct Making<'s> {
