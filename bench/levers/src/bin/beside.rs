@@ -1,6 +1,6 @@
-//! The longest commit beside a compaction, with a modelled disk: `beside DIR [REFS] [RUNS]`.
+//! The longest commit beside a compaction: `beside DIR [REFS] [RUNS] [modelled]`.
 //!
-//! Syncs do not reach the disk: each waits for what was written since the last, at 1.2 bytes a
+//! With a modelled disk syncs do not reach the real one: each waits for what was written since the last, at 1.2 bytes a
 //! nanosecond, in one queue for all files, and then for 90 µs. So a machine whose disk is busy measures
 //! what commits wait for beside it: what a compaction writes at once, locks, and processors.
 
@@ -110,10 +110,10 @@ fn longest(store: &RefStore, work: impl FnOnce()) -> f64 {
     longest.expect("writers").as_secs_f64() * 1e3
 }
 
-fn run(dir: &Path, refs: u64) {
+fn run(dir: &Path, refs: u64, env: Arc<dyn Env>) {
     let _ = std::fs::remove_dir_all(dir);
     RefStore::create(dir, &CreateOptions::default()).expect("a store");
-    let options = OpenOptions::default().env(Arc::new(Disk::default()));
+    let options = OpenOptions::default().env(env);
     let store = RefStore::open_with(dir, options.compacting(Compacting::ByHand)).expect("a store");
     let mut all = Transaction::new("alice");
     (0..refs).for_each(|number| all.push(set(format!("refs/heads/topic-{number:07}"), 0, number)));
@@ -132,11 +132,16 @@ fn run(dir: &Path, refs: u64) {
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let dir = args.next().expect("usage: beside DIR [REFS] [RUNS]");
+    let dir = args.next().expect("usage: beside DIR [REFS] [RUNS] [modelled]");
     let mut number = |default| args.next().map_or(default, |arg| arg.parse().expect("a number"));
     let (refs, runs) = (number(1_000_000), number(7));
+    let env: Arc<dyn Env> = match args.next() {
+        Some(modelled) if modelled == "modelled" => Arc::new(Disk::default()),
+        Some(other) => panic!("no such disk: {other}"),
+        None => Arc::new(OsEnv),
+    };
     let dir = Path::new(&dir).join("beside");
     println!("load {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
-    (0..runs).for_each(|_| run(&dir, refs));
+    (0..runs).for_each(|_| run(&dir, refs, env.clone()));
     let _ = std::fs::remove_dir_all(&dir);
 }
