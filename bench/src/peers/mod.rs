@@ -98,6 +98,19 @@ pub const PEERS: &[Peer] = &[
     plain_gate::PEER,
 ];
 
+/// All that a run may have measured, this program's features or not, in the order of tables.
+pub const NAMES: [&str; 9] = [
+    "refstone",
+    "git_files",
+    "git_reftable",
+    "sqlite",
+    "lmdb",
+    "redb",
+    "fjall",
+    "rocksdb",
+    "plain_gate",
+];
+
 /// The peer with this name.
 pub fn named(name: &str) -> Option<Peer> {
     PEERS.iter().copied().find(|peer| peer.name == name)
@@ -148,6 +161,14 @@ mod tests {
         let stale = Move { old: last.old, new: last.old.unwrap(), ..last.clone() };
         assert!(writer.commit(&[stale]).is_err(), "the old value does not match");
         assert!(store.holds(&last.name, &last.new).unwrap());
+    }
+
+    // Breaks: a peer that reports do not know.
+    #[test]
+    fn every_store_has_its_place_in_tables() {
+        let peers: Vec<_> = std::iter::once(&REFSTONE).chain(PEERS).map(|peer| peer.name).collect();
+        let known = NAMES.into_iter().filter(|name| peers.contains(name));
+        assert_eq!(known.collect::<Vec<_>>(), peers);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use nornir_bench::BenchRun;
 
+use crate::peers::NAMES;
+
 /// The figures of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures<'a> {
@@ -16,6 +18,13 @@ impl<'a> Figures<'a> {
     /// A figure of an arm, which is named without its `refstone.`.
     pub fn get(&self, arm: &str, key: &str) -> Option<f64> {
         self.run.find(&format!("refstone.{arm}"))?.metrics.get(key)?.as_f64()
+    }
+
+    /// The stores that were measured, by name.
+    pub fn stores(&self) -> impl Iterator<Item = &'static str> {
+        let measured =
+            |name: &&str| self.get("peers", &format!("{name}_moves_per_sec_1")).is_some();
+        NAMES.into_iter().filter(measured)
     }
 
     pub fn text(&self, arm: &str, key: &str) -> Option<&'a str> {

@@ -1,6 +1,5 @@
 //! The plots.
 
-use crate::peers::PEERS;
 use crate::report::figures::{Figures, show};
 use crate::report::svg::{self, Axis, Emphasis, Series};
 
@@ -13,13 +12,9 @@ pub(super) fn all(figures: &Figures<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn stores() -> impl Iterator<Item = &'static str> {
-    std::iter::once("refstone").chain(PEERS.iter().map(|peer| peer.name))
-}
-
 fn scaling(figures: &Figures<'_>) -> String {
     let mut series = Vec::new();
-    for name in stores() {
+    for name in figures.stores() {
         let at = |writers: u32| {
             let rate = figures.get("peers", &format!("{name}_moves_per_sec_{writers}"))?;
             (rate > 0.0).then_some((f64::from(writers), rate))
@@ -56,7 +51,8 @@ fn latency(figures: &Figures<'_>) -> String {
         ("p999_us", 500.0, "p99.9"),
         ("max_us", 5_000.0, "max"),
     ];
-    let series: Vec<Series> = stores()
+    let series: Vec<Series> = figures
+        .stores()
         .map(|name| {
             let at = |(key, x, _): &(&str, f64, &str)| {
                 let us = figures.get("peers", &format!("{name}_{key}_16"))?;

@@ -1,6 +1,5 @@
 //! The README's tables.
 
-use crate::peers::PEERS;
 use crate::report::figures::{Figures, show};
 
 /// What the project set out to reach. The aims are decisions, not measurements.
@@ -116,8 +115,7 @@ fn peers(figures: &Figures<'_>, suffix: &str, writers: &[usize]) -> String {
         writers.iter().map(|w| format!("{w} writer{}", if *w == 1 { "" } else { "s" })).collect();
     let mut head = vec!["durable moves/s"];
     head.extend(heads.iter().map(String::as_str));
-    let names = std::iter::once("refstone").chain(PEERS.iter().map(|peer| peer.name));
-    let rows = names.map(|name| {
+    let rows = figures.stores().map(|name| {
         let cell = |writers: &usize| {
             let rate = figures.show("peers", &format!("{name}{suffix}_moves_per_sec_{writers}"));
             match figures.get("peers", &format!("{name}{suffix}_x_{writers}")) {
