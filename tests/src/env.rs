@@ -31,6 +31,8 @@ pub enum Op {
     Lock,
     /// A file opened to be written.
     OpenWrite,
+    /// The space of a file without a name given back. It cannot fail.
+    GiveBack,
 }
 
 /// What happens instead of an operation.
@@ -280,5 +282,10 @@ impl FileLayer for TestFile {
     fn sync_data(&self) -> io::Result<()> {
         self.env.check(Op::Sync)?;
         self.file.sync_data()
+    }
+
+    fn give_back(&self) {
+        let _ = self.env.meet(Op::GiveBack, 0);
+        self.file.give_back();
     }
 }

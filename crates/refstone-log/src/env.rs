@@ -45,7 +45,8 @@ pub trait Env: fmt::Debug + Send + Sync {
     /// As the operating system says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file.
+    /// Removes a file. One may give back its space little by little, as
+    /// [`EnvFile::give_back`] does.
     ///
     /// # Errors
     /// As the operating system says.
@@ -138,6 +139,13 @@ pub trait EnvFile: fmt::Debug + Send + Sync {
     fn is_empty(&self) -> io::Result<bool> {
         self.len().map(|len| len == 0)
     }
+
+    /// Gives back the space of a file that durably has no name any more, little by little, so that others'
+    /// syncs need not wait until the disk has dropped all of it. Whoever cannot, or cannot tell
+    /// that nobody else reads the file, does nothing: closing it gives back all at once.
+    ///
+    /// Costs a sync per MiB.
+    fn give_back(&self) {}
 
     /// Which file this is; `None` if nobody knows. Then a log does not let go of it
     /// ([`Log::rest`](crate::Log::rest)).

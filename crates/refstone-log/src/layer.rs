@@ -197,6 +197,11 @@ pub trait FileLayer: fmt::Debug + Send + Sync {
         self.below().len()
     }
 
+    /// See [`EnvFile::give_back`].
+    fn give_back(&self) {
+        self.below().give_back();
+    }
+
     /// See [`EnvFile::id`].
     fn id(&self) -> io::Result<Option<FileId>> {
         self.below().id()
@@ -227,6 +232,10 @@ impl<L: FileLayer> EnvFile for L {
 
     fn len(&self) -> io::Result<u64> {
         FileLayer::len(self)
+    }
+
+    fn give_back(&self) {
+        FileLayer::give_back(self);
     }
 
     fn id(&self) -> io::Result<Option<FileId>> {

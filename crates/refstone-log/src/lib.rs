@@ -29,6 +29,7 @@ mod os_env;
 mod pool;
 mod private_env;
 mod reader;
+mod reclaim;
 mod recover;
 mod repair;
 mod rest;

@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{Advice, fadvise};
 
 use crate::env::{Env, EnvFile, EnvLock, FileId};
+use crate::reclaim;
 use crate::seq::Timestamp;
 
 /// Files of the operating system.
@@ -44,7 +45,15 @@ impl Env for OsEnv {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        let large = open_large(path);
+        fs::remove_file(path)?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        if let Some(file) = large
+            && self.sync_dir(dir.unwrap_or(Path::new("."))).is_ok()
+        {
+            OsFile(file).give_back();
+        }
+        Ok(())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -98,6 +107,13 @@ impl Env for OsEnv {
     }
 }
 
+/// A file whose space is worth being given back in steps. The file may go without.
+fn open_large(path: &Path) -> Option<File> {
+    let of = fs::symlink_metadata(path).ok()?;
+    (of.is_file() && of.len() > reclaim::STEP).then_some(())?;
+    OpenOptions::new().read(true).write(true).open(path).ok()
+}
+
 fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let held = file.metadata()?;
     match fs::metadata(path) {
@@ -132,6 +148,11 @@ impl EnvFile for OsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn give_back(&self) {
+        // What is not given back now is when the file is closed.
+        let _ = reclaim::give_back(&self.0);
     }
 
     fn id(&self) -> io::Result<Option<FileId>> {

@@ -134,11 +134,17 @@ impl Inner {
             .and_then(|()| self.swap(&mut successor, &identity, &*file));
         if let Err(error) = swapped {
             // Only if it did not get the live name; and a file that stays is no harm.
-            let _ = self.env.remove(&successor.path);
+            if self.env.remove(&successor.path).is_ok() {
+                successor.file.give_back();
+            }
             return Err(error);
         }
         if late {
-            seal(&mut Walk::start(file, &path)?, through, sealer)?;
+            seal(&mut Walk::start(file.clone(), &path)?, through, sealer)?;
+        }
+        drop(walk);
+        if Arc::strong_count(&file) == 1 {
+            file.give_back();
         }
         Ok(Some(Rewritten {
             sealed_seq: through,

@@ -268,25 +268,35 @@ impl Compaction<'_> {
         let tables = self.state.snapshot().tables.clone();
         let Some(from) = self.due_in(&tables) else { return Ok(false) };
         self.stop.check()?;
-        let inputs = &tables.tables()[from..];
-        let files = self.open_history(inputs)?;
-        if let Err(error) = self.check_space(inputs, &files) {
+        let inputs = tables.tables()[from..].to_vec();
+        let files = self.open_history(&inputs)?;
+        if let Err(error) = self.check_space(&inputs, &files) {
             // Many small files are no harm; one who asks for a single one is told.
             return if self.options.merge == Merge::Due { Ok(false) } else { Err(error) };
         }
-        let merged = self.merge(inputs, &files)?;
+        let merged = self.merge(&inputs, &files)?;
         let mut next = tables.tables()[..from].to_vec();
         next.push(Arc::new(merged));
         self.state.tables_merged(Arc::new(Stack::new(next)));
-        for input in inputs {
-            // Older views still read it. If it cannot be held it stays, until it can or no view has it.
-            match input.hold() {
-                Ok(()) => self.remove(range_of(input)),
-                Err(_) => self.unheld.lock().push(Arc::downgrade(input)),
-            }
-        }
         self.done.merged += inputs.len();
+        drop((tables, files));
+        inputs.into_iter().for_each(|input| self.retire(input));
         Ok(true)
+    }
+
+    /// Removes the files of a table that was merged.
+    ///
+    /// Older views may still read it. If it cannot be held for them it stays, until it can or no view has
+    /// it. If there are none it is closed first, so that the space of what nobody has open can be given
+    /// back little by little.
+    fn retire(&self, table: Arc<Table>) {
+        let range = range_of(&table);
+        if let Err(read) = Arc::try_unwrap(table).map(drop)
+            && read.hold().is_err()
+        {
+            return self.unheld.lock().push(Arc::downgrade(&read));
+        }
+        self.remove(range);
     }
 
     /// Writes the only file of history anew if it has another form than is asked for.

@@ -137,9 +137,12 @@ impl<'s> Making<'s> {
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
-        for part in &self.parts {
+        for part in self.parts.drain(..) {
+            let path = part.path().to_owned();
+            // What is closed can be given back little by little.
+            drop(part);
             // A file that stays is no harm: nobody reads temporary names.
-            let _ = self.env.remove(part.path());
+            let _ = self.env.remove(&path);
         }
     }
 }

@@ -71,7 +71,9 @@ impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         if !self.published {
             // A file that stays is no harm: nobody reads temporary names.
-            let _ = self.env.remove(&temporary(&self.path));
+            if self.env.remove(&temporary(&self.path)).is_ok() {
+                self.file.give_back();
+            }
         }
     }
 }

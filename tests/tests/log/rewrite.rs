@@ -143,7 +143,8 @@ fn nothing_leaves_unless_the_sealer_took_all_of_it() {
     assert_eq!(push(&log, &Row::numbered(5)), 5);
 }
 
-// Break: dropping the sync of the directory, or doing it before the rename.
+// Breaks: dropping the sync of the directory, or doing it before the rename; giving the old file's space
+// back before it (a power cut would bring back the name of an empty file).
 #[test]
 fn the_directory_is_synced_after_the_rename_and_before_the_next_acknowledgement() {
     let (scratch, log) = filled(4);
@@ -151,8 +152,50 @@ fn the_directory_is_synced_after_the_rename_and_before_the_next_acknowledgement(
     log.rewrite(Seq::new(2), &mut Kept::default()).unwrap();
     push(&log, &Row::numbered(5));
     let trace: Vec<Op> = scratch.env.trace().into_iter().filter(|op| *op != Op::Write).collect();
-    let expected = [Op::Create, Op::Sync, Op::Sync, Op::Sync, Op::Rename, Op::SyncDir, Op::Sync];
-    assert_eq!(trace, expected);
+    use Op::{Create, GiveBack, Rename, Sync, SyncDir};
+    assert_eq!(trace, [Create, Sync, Sync, Sync, Rename, SyncDir, GiveBack, Sync]);
+}
+
+/// A log of 3.4 MB.
+fn large() -> (ScratchLog, Log) {
+    let (scratch, log) = filled(1);
+    let rows: Vec<_> = (0..5_000).map(Row::numbered).collect();
+    for rows in rows.chunks(100) {
+        let commits = rows.iter().map(|row| log.append(&[row.as_row()]).unwrap());
+        for commit in commits.collect::<Vec<_>>() {
+            commit.wait().unwrap();
+        }
+    }
+    (scratch, log)
+}
+
+// Breaks: giving its space back although somebody reads it (the reader meets the end of the file); asking
+// while the log itself still has it.
+#[test]
+fn a_large_old_file_is_given_back_unless_somebody_reads_it() {
+    let (scratch, log) = large();
+    let mut reader = LogReader::open(&OsEnv, &scratch.dir()).unwrap();
+    let old = std::fs::File::open(scratch.live()).unwrap();
+    let len = old.metadata().unwrap().len();
+    scratch.env.start_trace();
+    log.rewrite(Seq::new(4_990), &mut Kept::default()).unwrap();
+    assert!(scratch.env.trace().contains(&Op::GiveBack));
+    let mut read = 0;
+    while reader.next().unwrap().is_some() {
+        read += 1;
+    }
+    assert_eq!((read, old.metadata().unwrap().len()), (5_001, len));
+    assert_eq!(push(&log, &Row::standard()), 5_002);
+}
+
+// Break: giving the old file's space back although a power cut may bring back its name.
+#[test]
+fn a_swap_that_may_not_be_durable_gives_nothing_back() {
+    let (scratch, log) = filled(4);
+    scratch.env.start_trace();
+    scratch.env.fail(Op::SyncDir, 0, Fault::Error(std::io::ErrorKind::Other));
+    log.rewrite(Seq::MAX, &mut Kept::default()).unwrap_err();
+    assert!(!scratch.env.trace().contains(&Op::GiveBack));
 }
 
 // Break: any ignored error. Before the rename the old log serves on; after it the log stops, and

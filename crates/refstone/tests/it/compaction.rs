@@ -357,6 +357,24 @@ fn a_reader_that_is_overtaken_by_a_merge_begins_anew() {
     assert_eq!(names(&scratch.dir().join("history")).len(), 1);
 }
 
+// Breaks: giving back the space of a large table that an older view still reads.
+#[test]
+fn a_view_reads_large_tables_that_were_merged_meanwhile() {
+    let scratch = Scratch::new();
+    let many =
+        |first: u16| (first..first + 20_000).map(|n| Edit::set(head(&format!("{n:05}")), oid(1)));
+    for first in [0, 20_000] {
+        scratch.store.commit(&tx(many(first))).unwrap();
+        compact(&scratch.store);
+    }
+    let held = scratch.store.view();
+    let all = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
+    assert!(scratch.store.compact(all, &mut |_| ()).unwrap().merged > 0);
+    let tables = names(&scratch.dir().join("tables"));
+    assert_eq!(tables.len(), 1);
+    assert_eq!(listing(&held).len(), 40_001, "with HEAD");
+}
+
 // Breaks: giving up at a table that is damaged behind what an opening reads.
 #[test]
 fn the_log_of_a_ref_is_read_past_a_damaged_table() {
