@@ -97,17 +97,18 @@ impl From<OpenError> for Failure {
     }
 }
 
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
+/// Errors whose kind and text say all that there is to say.
+macro_rules! failures_by_kind {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                Failure::of_kind(error.kind(), error.to_string())
+            }
+        })+
+    };
 }
 
-impl From<TransactionError> for Failure {
-    fn from(error: TransactionError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
-}
+failures_by_kind!(AppendError, CommitError, ReadError, TransactionError);
 
 impl From<ExchangeError> for Failure {
     fn from(error: ExchangeError) -> Failure {
@@ -142,17 +143,5 @@ impl From<InitError> for Failure {
             InitError::Io { source, .. } => Failure::of_io(source, text),
             _ => Failure::environment(text),
         }
-    }
-}
-
-impl From<AppendError> for Failure {
-    fn from(error: AppendError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
-    }
-}
-
-impl From<CommitError> for Failure {
-    fn from(error: CommitError) -> Failure {
-        Failure::of_kind(error.kind(), error.to_string())
     }
 }

@@ -27,8 +27,9 @@ use crate::text::{self, ranges};
 /// Where the live log's schema is damaged, sealed history tells what it was, or a copy (--schema-from).
 ///
 /// Where the live log is missing, has nothing that can be saved, or is an older copy that ends before
-/// history does, and history is whole, the new log goes on behind history. What only the lost log had is lost, and the sequences that it may
-/// have given out are recorded as a gap. An older copy is kept like a damaged file.
+/// history does, and history is whole, the new log goes on behind history. What only the lost log had is
+/// lost, and the sequences that it may have given out are recorded as a gap. An older copy is kept like a
+/// damaged file.
 ///
 /// A log in which nothing is damaged is refused, and so is one that somebody writes.
 ///

@@ -21,9 +21,9 @@ use crate::text;
 /// and that the tables say what history says. Changes nothing and takes no lock: beside a running
 /// server, commits in flight are counted as unpublished or unfinished, and are no damage.
 ///
-/// If something is damaged, says what and where, checks what else there is, and ends with exit code 1. A damaged table loses
-/// nothing: it is a cache, and `refstone rebuild` makes it anew. A missing one is no damage: the next
-/// opening makes it.
+/// If something is damaged, says what and where, checks what else there is, and ends with exit code 1. A
+/// damaged table loses nothing: it is a cache, and `refstone rebuild` makes it anew. A missing one is no
+/// damage: the next opening makes it.
 ///
 /// Gaps that a repair recorded are told, and are no damage.
 ///

@@ -41,8 +41,8 @@ pub(crate) fn unmark(env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
     remove_if_present(env, &files::doubted(dir))
 }
 
-/// Gives the live name to a new file with the transactions that the walk has passed, durably. Those at the slots
-/// in `unpublished` stay so: until the name is durable nobody may see them.
+/// Gives the live name to a new file with the transactions that the walk has passed, durably. Those at
+/// the slots in `unpublished` stay so: until the name is durable nobody may see them.
 ///
 /// The walk reads the old file. Every frame is verified again, and the bytes that were verified are
 /// written: between two readings the kernel may drop what only its cache had.

@@ -89,13 +89,14 @@ pub enum InitError {
 /// the references in `refstone/`. It is on stable storage when this returns. Directories above it
 /// that are missing are made, and so durably.
 ///
-/// It is built [aside](Aside), so `path` is either absent or complete, whenever the power fails. Of several processes that create the same path, one succeeds.
+/// It is built [aside](Aside), so `path` is either absent or complete, whenever the power fails. Of
+/// several processes that create the same path, one succeeds.
 ///
-/// git itself is kept away from the references: `HEAD` leads nowhere, a hook refuses every update,
-/// and `extensions.preciousObjects` keeps `prune` and `repack -d` from deleting objects that
-/// no git ref names; `gc` ends well and deletes none. Each push adds a pack; `git multi-pack-index write`, then `repack` and
-/// `expire`, or `git maintenance run --task=incremental-repack`, merge them beside a running server
-/// and lose nothing.
+/// git itself is kept away from the references: `HEAD` leads nowhere, a hook refuses every update, and
+/// `extensions.preciousObjects` keeps `prune` and `repack -d` from deleting objects that no git ref
+/// names; `gc` ends well and deletes none. Each push adds a pack; `git multi-pack-index write`, then
+/// `repack` and `expire`, or `git maintenance run --task=incremental-repack`, merge them beside a running
+/// server and lose nothing.
 ///
 /// # Errors
 ///

@@ -7,7 +7,8 @@
 //!
 //! Modules in reading order: [`wire`] is the protocol, as pure functions. `server` starts and
 //! stops, `http` routes. `receive` is a push, with `quarantine` below it; `upload` is a fetch, with
-//! `projection` and `checked` below it. `repository` holds what is open; `init` and `create` make new ones, `aside` puts them in place.
+//! `projection` and `checked` below it. `repository` holds what is open; `init` and `create` make new
+//! ones, `aside` puts them in place.
 
 pub mod wire;
 

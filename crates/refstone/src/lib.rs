@@ -90,10 +90,10 @@
 //! never changes. It is [asked](View::get) for one ref, [followed](View::resolve) over symbolic
 //! refs, [listed](View::scan) in pages, and asked [which refs hold an object](View::refs_at).
 //!
-//! Without the store, by directory alone and beside a running writer, [`read_view`] gives the same
-//! view, [`read_view_at`] the refs of any earlier moment and [`read_ref_at`] one of them, [`history()`] every move with who, when and
-//! why, [`history_newest_first`] from the newest on, and [`history_after`] goes on where a follower has
-//! stopped. [`restoring`] is the edit that brings a ref back.
+//! Without the store, by directory alone and beside a running writer, [`read_view`] gives the same view,
+//! [`read_view_at`] the refs of any earlier moment and [`read_ref_at`] one of them, [`history()`] every
+//! move with who, when and why, [`history_newest_first`] from the newest on, and [`history_after`] goes
+//! on where a follower has stopped. [`restoring`] is the edit that brings a ref back.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -168,5 +168,8 @@ pub fn read_ref_with(
         }
     }
     // As the log began: only `HEAD` was there.
+    if !name.is_head() {
+        return Ok(None);
+    }
     Ok(read_view_with(env, dir, At::Seq(Seq::ZERO))?.get(name)?)
 }

@@ -8,7 +8,7 @@ use crate::edit::{Change, Deref, Edit, Expected, Target};
 use crate::error::{OpenError, ReadError};
 use crate::history::history_newest_first;
 use crate::name::RefName;
-use crate::read::{At, read_ref_at, read_view, read_view_at};
+use crate::read::{At, read_ref_at, read_view_at};
 
 /// Why there is nothing to bring a ref back to.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +79,7 @@ impl From<ReadError> for RestoreError {
 /// [`RestoreError`] if it never moved, or was not there then.
 pub fn restoring(dir: &Path, name: &RefName, to: Option<At>) -> Result<Edit, RestoreError> {
     let (then, held, at) = match to {
-        Some(at) => (read_ref_at(dir, name, at)?, read_view(dir)?.get(name)?, at),
+        Some(at) => (read_ref_at(dir, name, at)?, read_ref_at(dir, name, At::Seq(Seq::MAX))?, at),
         None => around_last_move(dir, name)?,
     };
     let value = then.ok_or_else(|| absent(dir, name, at))?;

@@ -497,7 +497,8 @@ impl RefStore {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// # let dir = &dir.path().join("refstone");
-    /// # use refstone::{CompactOptions, CreateOptions, Edit, ErrorKind, ObjectId, RefName, RefStore, Transaction};
+    /// # use refstone::{CompactOptions, CreateOptions, Edit, ErrorKind, ObjectId, RefName, RefStore};
+    /// # use refstone::Transaction;
     /// # RefStore::create(dir, &CreateOptions::default())?;
     /// # let store = RefStore::open(dir)?;
     /// # let id = ObjectId::from_bytes(&[1; 20])?;

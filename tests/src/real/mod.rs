@@ -1,10 +1,10 @@
 //! Logs on real kernels: processes that are killed, file systems whose power is cut, disks that fail.
 //!
-//! A [writer] is a process of its own that commits from several threads and says on its standard
-//! output what it stages and what was acknowledged; the [ledger] keeps that, and judges what is
-//! found afterwards. [`PowerCuts`] cuts the power of a [`Volume`] under a writer, [`FailedSyncs`]
-//! lets its disk run full, [`Kills`] kills writers beside readers, [`chaos`] damages logs. Each runs for as long as one likes from a
-//! binary of this package, and briefly with the ordinary tests.
+//! A [writer] is a process of its own that commits from several threads and says on its standard output
+//! what it stages and what was acknowledged; the [ledger] keeps that, and judges what is found
+//! afterwards. [`PowerCuts`] cuts the power of a [`Volume`] under a writer, [`FailedSyncs`] lets its disk
+//! run full, [`Kills`] kills writers beside readers, [`chaos`] damages logs. Each runs for as long as one
+//! likes from a binary of this package, and briefly with the ordinary tests.
 
 pub mod chaos;
 mod child;

@@ -20,8 +20,9 @@ impl Sealer for Kept {
     }
 }
 
-// Breaks: sealing what became durable after the end of the copy was looked up; a swap beside a group in flight; a writer, a leader or a gate that stays with the old file;
-// a leader that starts between the last copy and the swap.
+// Breaks: sealing what became durable after the end of the copy was looked up; a swap beside a group in
+// flight; a writer, a leader or a gate that stays with the old file; a leader that starts between the
+// last copy and the swap.
 #[test]
 fn a_rewrite_beside_writers_loses_nothing() {
     explore(|| {

@@ -1,8 +1,9 @@
 //! The longest commit beside a compaction: `beside DIR [REFS] [RUNS] [modelled]`.
 //!
-//! With a modelled disk syncs do not reach the real one: each waits for what was written since the last, at 1.2 bytes a
-//! nanosecond, in one queue for all files, and then for 90 µs. So a machine whose disk is busy measures
-//! what commits wait for beside it: what a compaction writes at once, locks, and processors.
+//! With a modelled disk syncs do not reach the real one: each waits for what was written since the last,
+//! at 1.2 bytes a nanosecond, in one queue for all files, and then for 90 µs. So a machine whose disk is
+//! busy measures what commits wait for beside it: what a compaction writes at once, locks, and
+//! processors.
 
 use std::io;
 use std::path::Path;

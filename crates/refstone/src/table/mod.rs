@@ -4,10 +4,11 @@
 //! moves in them, and indexes by name and by object. It is a cache: log and history say the same, and
 //! a table that is damaged is made anew from them.
 //!
-//! What is wrong is an error and never a wrong answer: every part of the file is read with its
-//! checksum. Blocks and pages are read when they are first needed. Pages, and of a block what lookups
-//! need of it, are kept from then on, so that lookups take no lock and, once warm, read nothing. They are read and not mapped: a mapped file
-//! that fails to be read kills the process, and here it is an error of one lookup.
+//! What is wrong is an error and never a wrong answer: every part of the file is read with its checksum.
+//! Blocks and pages are read when they are first needed. Pages, and of a block what lookups need of it,
+//! are kept from then on, so that lookups take no lock and, once warm, read nothing. They are read and
+//! not mapped: a mapped file that fails to be read kills the process, and here it is an error of one
+//! lookup.
 
 // In reading order. The values, and the parts of the file.
 mod error;

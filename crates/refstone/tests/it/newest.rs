@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use refstone::{
-    At, CreateOptions, Edit, ErrorKind, Mode, ObjectId, OpenOptions, RefMove, RefStore, Seq,
-    history, history_newest_first, read_ref_with,
+    At, CreateOptions, Edit, ErrorKind, Mode, ObjectId, OpenOptions, RefMove, RefName, RefStore,
+    Seq, history, history_newest_first, read_ref_with,
 };
 
-use crate::common::{Scratch, compact, head, oid, tx};
+use crate::common::{Scratch, compact, env_with, head, oid, tx};
 
 /// Moves `topic` so many times; nobody waits but for the last.
 fn stage(store: &RefStore, topic: &str, count: u32) {
@@ -188,6 +188,28 @@ fn a_ref_as_it_was_costs_the_same_among_many_rows() {
     let (few, many) = (cost_of(10_000, 1), cost_of(200_000, 4));
     println!("{MOVES} looks: {few} bytes among 10,000 rows, {many} among 200,000");
     assert!(many <= 2 * few, "{many} bytes, and {few} among few");
+}
+
+// Break: opening all there is a second time for a name that never moved, as for `HEAD`, which has a value
+// then.
+#[test]
+fn a_ref_that_never_moved_is_looked_for_once() {
+    let scratch = sealed(10_000, 1);
+    let listings = Arc::<AtomicU32>::default();
+    let counted = listings.clone();
+    let env = env_with(move |what, _| {
+        counted.fetch_add(u32::from(what == "list"), Ordering::Relaxed);
+    });
+    let listings_for = |name: RefName, there: bool| {
+        let before = listings.load(Ordering::Relaxed);
+        let then = read_ref_with(&env, &scratch.dir(), &name, At::Seq(Seq::MAX)).unwrap();
+        assert_eq!(then.is_some(), there);
+        listings.load(Ordering::Relaxed) - before
+    };
+    let once = listings_for(head("topic"), true);
+    assert!(once > 0);
+    assert_eq!(listings_for(head("never"), false), once);
+    assert!(listings_for(RefName::head(), true) > once);
 }
 
 /// Bytes and reads that the moves of `topic` cost, from either end.

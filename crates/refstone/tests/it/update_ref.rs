@@ -1,7 +1,7 @@
 //! Scripts of `git update-ref --stdin`: run by git, and run by the store.
 //!
-//! In a script `A` and `B` are two commits, `M` is no object, `Z` is the zero id, and `!` before a command means
-//! `option no-deref`.
+//! In a script `A` and `B` are two commits, `M` is no object, `Z` is the zero id, and `!` before a
+//! command means `option no-deref`.
 
 use std::collections::BTreeMap;
 use std::fs;
