@@ -122,17 +122,16 @@ fn done(Compacted { sealed, sealed_seq, merged, reformed, .. }: &Compacted) -> V
     [sealed, merged, reformed].into_iter().flatten().collect()
 }
 
-/// How far a compaction is, as anything else that takes long.
-fn told(progress: Progress) -> exchange::Progress {
-    match progress {
-        Progress::Sealing { done, of } => {
-            exchange::Progress { doing: "sealing transactions", done, total: Some(of) }
-        }
-        Progress::Merging { rows, .. } => {
-            exchange::Progress { doing: "merging moves", done: rows, total: None }
-        }
-        _ => exchange::Progress { doing: "compacting", done: 0, total: None },
-    }
+/// How far the store is, as anything else that takes long.
+pub(crate) fn told(progress: Progress) -> exchange::Progress {
+    let (doing, done, of) = match progress {
+        Progress::Sealing { done, of } => ("sealing transactions", done, Some(of)),
+        Progress::Merging { done, of, .. } => ("merging rows", done, Some(of)),
+        Progress::Rebuilding { done, of } => ("making tables, rows", done, Some(of)),
+        Progress::Checking { done, of } => ("checking rows", done, Some(of)),
+        _ => ("working", 0, None),
+    };
+    exchange::Progress { doing, done, total: of }
 }
 
 /// A signal closes the store, which stops what writes its files at the next place where nothing is

@@ -57,12 +57,12 @@ impl Interrupt {
     }
 
     /// Ends the command at the first signal, which leaves nothing half done: `kept` says why.
-    pub(crate) fn end_at_once(kept: &'static str) -> Result<(), Failure> {
+    pub(crate) fn end_at_once(kept: &'static str) -> Result<Interrupt, Failure> {
         let end = |number| {
             let _ = Failure::interrupted(number, kept).report();
             process::exit(128 + number)
         };
-        Interrupt::watch_then(end).map(drop)
+        Interrupt::watch_then(end)
     }
 
     pub(crate) fn is_asked(&self) -> bool {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::compact;
 use crate::exit::{CODES, Failure};
+use crate::meter::{Meter, MeterOptions};
 use crate::output::Output;
 use crate::repo;
 
@@ -23,6 +24,8 @@ use crate::repo;
 pub(crate) struct Rebuild {
     /// The repository
     repo: PathBuf,
+    #[command(flatten)]
+    meter: MeterOptions,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -44,11 +47,13 @@ impl Rebuild {
              of them anew",
         )?;
         let interrupt = compact::close_when_interrupted(&store)?;
-        let rebuilt = store.rebuild();
+        let mut meter = Meter::new(&self.meter, interrupt);
+        let rebuilt = store.rebuild(&mut |progress| {
+            let _ = meter.tell(compact::told(progress));
+        });
         let closed = store.close();
-        let rebuilt = rebuilt.map_err(Failure::from);
-        interrupt
-            .judge(rebuilt, "each table is sound, the old one or the new; it can be run again")?;
+        let kept = "each table is sound, the old one or the new; it can be run again";
+        meter.finish(rebuilt.map_err(Failure::from), kept)?;
         closed?;
         let tables = survey(&dir)?.tables;
         let rebuilt = JsonRebuilt {

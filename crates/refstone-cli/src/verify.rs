@@ -7,9 +7,11 @@ use refstone::{Checked, OpenError, StoreReport, verify};
 use refstone_log::VerifyReport;
 use serde::Serialize;
 
+use crate::compact::told;
 use crate::errors;
 use crate::exit::{self, CODES, Code, Failure};
 use crate::interrupt::Interrupt;
+use crate::meter::{Meter, MeterOptions};
 use crate::output::Output;
 use crate::repo;
 use crate::text;
@@ -37,6 +39,8 @@ use crate::text;
 pub(crate) struct Verify {
     /// The repository
     repo: PathBuf,
+    #[command(flatten)]
+    meter: MeterOptions,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -79,8 +83,12 @@ struct JsonDamage {
 impl Verify {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let dir = repo::log_directory(&self.repo)?;
-        Interrupt::end_at_once("what was checked so far is not told; nothing was changed")?;
-        let report = verify(&dir)?;
+        let kept = "what was checked so far is not told; nothing was changed";
+        let mut meter = Meter::new(&self.meter, Interrupt::end_at_once(kept)?);
+        let report = verify(&dir, &mut |progress| {
+            let _ = meter.tell(told(progress));
+        });
+        let report = meter.finish(report.map_err(Failure::from), kept)?;
         let said = match self.json {
             true => say_json(&report),
             false => say(&report),

@@ -23,7 +23,7 @@ impl Healing {
         let (repository, store) = (name.to_owned(), store.clone());
         tracing::warn!(%repository, %problem, "a table cannot be read; all are made anew of history");
         // A thread of its own: this may be called where no runtime is.
-        let rebuild = move || match store.rebuild() {
+        let rebuild = move || match store.rebuild(&mut |_| ()) {
             Ok(()) => tracing::info!(%repository, "the tables were made anew"),
             Err(problem) => tracing::error!(%repository, %problem, "the tables were not made anew"),
         };

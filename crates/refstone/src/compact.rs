@@ -22,7 +22,7 @@ use crate::sealed::{self, Form, HistoryFile, HistoryWriter};
 use crate::shelves::Shelves;
 use crate::stack::Stack;
 use crate::state::State;
-use crate::stop::Stop;
+use crate::stop::{Pace, Stop};
 use crate::table::{self, Step, Table};
 
 /// How many files of one size are merged into one.
@@ -56,7 +56,7 @@ pub enum Merge {
     All,
 }
 
-/// How far a compaction has come.
+/// How far something has come that goes through many transactions or rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
@@ -71,8 +71,24 @@ pub enum Progress {
     Merging {
         /// How many files.
         files: usize,
-        /// Their rows.
-        rows: u64,
+        /// How many rows have been gone through, in files of history and in tables.
+        done: u64,
+        /// How many there are in both.
+        of: u64,
+    },
+    /// Tables are made anew ([`RefStore::rebuild`](crate::RefStore::rebuild)).
+    Rebuilding {
+        /// How many rows have been gone through, of history and of the tables made of it.
+        done: u64,
+        /// How many there are at most.
+        of: u64,
+    },
+    /// History and tables are checked ([`verify`](crate::verify)).
+    Checking {
+        /// How many rows have been gone through: some more than once.
+        done: u64,
+        /// How many there are to go through at most.
+        of: u64,
     },
 }
 
@@ -312,10 +328,14 @@ impl Compaction<'_> {
         }
         self.stop.check()?;
         self.check_space(&[], &files)?;
-        (self.progress)(Progress::Merging { files: 1, rows: only.history_rows() });
+        let of = only.history_rows();
+        let progress = &mut *self.progress;
+        let mut tell = |rows: u64| progress(Progress::Merging { files: 1, done: rows.min(of), of });
+        let pace = Pace::new(self.stop, &mut tell);
+        let look = || pace.look();
         let path = self.shelves.history.path(range_of(only));
-        let history =
-            sealed::merge(&*self.shelves.env, &path, &files, self.options.form, self.stop)?;
+        let env = &*self.shelves.env;
+        let history = sealed::merge(env, &path, &files, self.options.form, Stop::when(&look))?;
         self.shelves.sync(&self.shelves.history)?;
         self.done.rows_written += u64::from(history.rows());
         self.done.bytes_written += history.bytes();
@@ -350,13 +370,19 @@ impl Compaction<'_> {
     fn merge(&mut self, inputs: &[Arc<Table>], files: &[HistoryFile]) -> Result<Table, ReadError> {
         let (oldest, newest) = (range_of(&inputs[0]), range_of(&inputs[inputs.len() - 1]));
         let range = SeqRange { first: oldest.first, last: newest.last };
-        let rows = inputs.iter().map(|table| table.history_rows()).sum();
-        (self.progress)(Progress::Merging { files: inputs.len(), rows });
+        let of = 2 * inputs.iter().map(|table| table.history_rows()).sum::<u64>();
+        let (files_count, progress) = (inputs.len(), &mut *self.progress);
+        let mut tell = |rows: u64| {
+            progress(Progress::Merging { files: files_count, done: rows.min(of), of });
+        };
+        let pace = Pace::new(self.stop, &mut tell);
+        let look = || pace.look();
+        let stop = Stop::when(&look);
         let env = &*self.shelves.env;
         let path = self.shelves.history.path(range);
-        let history = sealed::merge(env, &path, files, self.options.form, self.stop)?;
+        let history = sealed::merge(env, &path, files, self.options.form, stop)?;
         self.shelves.sync(&self.shelves.history)?;
-        let table = table::merge(env, &self.shelves.tables.path(range), inputs, self.stop)?;
+        let table = table::merge(env, &self.shelves.tables.path(range), inputs, stop)?;
         self.shelves.sync(&self.shelves.tables)?;
         self.count(&history, &table);
         Ok(self.shelves.own(table))

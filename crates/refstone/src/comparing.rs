@@ -9,6 +9,7 @@ use crate::digest::beginning;
 use crate::error::ReadError;
 use crate::name::{NameHashing, RefName};
 use crate::sealed::HistoryFile;
+use crate::stop::Stop;
 use crate::table::{Cursor, Entry, Step, Table, encode_alone};
 
 /// What history says of each ref.
@@ -37,9 +38,10 @@ impl Moves {
 
 impl Said {
     /// What a history file says.
-    pub(crate) fn by(history: &HistoryFile) -> Result<Said, ReadError> {
+    pub(crate) fn by(history: &HistoryFile, stop: Stop<'_>) -> Result<Said, ReadError> {
         let mut said = Said::default();
-        for moved in history.moves(0..history.rows()) {
+        for (row, moved) in (0..).zip(history.moves(0..history.rows())) {
+            stop.check_at(row)?;
             let moved = moved?;
             said.note(moved.name.clone(), &Step::of(moved.seq, moved.at, &moved.as_row()));
         }
@@ -98,7 +100,6 @@ mod tests {
     use super::*;
     use crate::digest::Digest;
     use crate::oid::ObjectId;
-    use crate::stop::Stop;
     use crate::table::Identity;
 
     type Moved = (&'static str, Option<u8>, &'static str);

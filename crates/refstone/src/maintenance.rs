@@ -11,7 +11,7 @@ use crate::compact::{CompactError, CompactOptions, Compacted, Compaction, Progre
 use crate::error::ReadError;
 use crate::shelves::{Keep, Shelves};
 use crate::state::State;
-use crate::stop::Stop;
+use crate::stop::{Pace, Stop};
 use crate::table::Table;
 
 /// Transactions in the live log from which on a store compacts itself.
@@ -166,12 +166,12 @@ impl Maintenance {
         self.inner.compact(options, progress)
     }
 
-    pub(crate) fn rebuild(&self) -> Result<(), ReadError> {
+    pub(crate) fn rebuild(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), ReadError> {
         let inner = &self.inner;
         let within = |error: CommitError| ReadError::because(error.kind(), error.to_string());
         inner.refuse_within("rebuild tables").map_err(within)?;
         let stop = || inner.stopping.load(Ordering::Acquire);
-        inner.rebuild(Stop::when(&stop))
+        inner.rebuild(Stop::when(&stop), progress)
     }
 
     /// Has a compaction that runs end with its batch of rows, and waits for that. None starts any more.
@@ -225,7 +225,7 @@ impl Inner {
         }
     }
 
-    fn rebuild(&self, stop: Stop<'_>) -> Result<(), ReadError> {
+    fn rebuild(&self, stop: Stop<'_>, progress: &mut dyn FnMut(Progress)) -> Result<(), ReadError> {
         let _working = self.working.lock();
         let reached = self.state.snapshot().tables.clone();
         let Some(last) = reached.tables().last().map(|table| table.identity().clone()) else {
@@ -239,7 +239,11 @@ impl Inner {
                 _ => {}
             }
         }
-        let tables = self.shelves.rebuild(anchor, Keep::Nothing, stop)?;
+        let of = 2 * reached.tables().iter().map(|table| table.history_rows()).sum::<u64>();
+        let mut tell = |rows: u64| progress(Progress::Rebuilding { done: rows.min(of), of });
+        let pace = Pace::new(stop, &mut tell);
+        let look = || pace.look();
+        let tables = self.shelves.rebuild(anchor, Keep::Nothing, Stop::when(&look))?;
         self.state.tables_merged(Arc::new(tables));
         self.merge_behind.store(0, Ordering::Relaxed);
         Ok(())
@@ -431,7 +435,7 @@ mod tests {
         loop {
             let looks = AtomicUsize::new(0);
             let stop = || looks.fetch_add(1, Ordering::Relaxed) + 1 > given_up;
-            match store.maintenance().inner.rebuild(Stop::when(&stop)) {
+            match store.maintenance().inner.rebuild(Stop::when(&stop), &mut |_| ()) {
                 Ok(()) => break,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{error}"),
             }
@@ -447,6 +451,29 @@ mod tests {
         // Of each table at its start, and at three batches of rows of history and three of its own.
         assert_eq!(given_up, 14);
         assert_eq!(read(dir), (9000, 18_000));
+    }
+
+    // Breaks: progress that stands still while rows are gone through, or goes past the end.
+    #[test]
+    fn progress_is_told_with_every_batch_of_rows() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = &scratch.path().join("refstone");
+        let store = store(dir);
+        let (mut merging, mut rebuilding, mut checking) = (Vec::new(), Vec::new(), Vec::new());
+        let mut tell = |progress| match progress {
+            Progress::Sealing { .. } => {}
+            Progress::Merging { done, of, .. } => merging.push((done, of)),
+            Progress::Rebuilding { done, of } => rebuilding.push((done, of)),
+            Progress::Checking { done, of } => checking.push((done, of)),
+        };
+        store.compact(all(), &mut tell).unwrap();
+        store.rebuild(&mut tell).unwrap();
+        assert!(crate::verify(dir, &mut tell).unwrap().is_sound());
+        for (told, rows) in [(merging, 36_000), (rebuilding, 36_000), (checking, 54_000)] {
+            assert!(told.iter().all(|&(done, of)| done <= of && of == rows), "{told:?}");
+            assert!(told.is_sorted() && told[0].0 == 0 && told.len() > 6, "{told:?}");
+            assert!(told.last().unwrap().0 > rows / 2, "{told:?}");
+        }
     }
 
     // Breaks: waiting for the merge to end.

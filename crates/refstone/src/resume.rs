@@ -14,6 +14,7 @@ use crate::orphaned::Orphaned;
 use crate::ranges::Shelf;
 use crate::row::RefMove;
 use crate::shelves::Shelves;
+use crate::stop::Stop;
 use crate::verify::check_history;
 
 /// How a store goes on behind its history.
@@ -263,7 +264,7 @@ fn expect_no_more(shelves: &Shelves, sealed: Seq) -> Result<(), ResumeError> {
 fn verify_files(files: &[SealedUnit]) -> Result<(), ReadError> {
     let mut reached = Timestamp::default();
     for unit in files {
-        check_history(unit, reached)?;
+        check_history(unit, reached, Stop::NEVER)?;
         reached = unit.file.identity().last_at;
     }
     Ok(())

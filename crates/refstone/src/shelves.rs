@@ -209,10 +209,11 @@ impl Shelves {
         &self,
         table: &Arc<Table>,
         history: &HistoryFile,
+        stop: Stop<'_>,
     ) -> Result<(), ReadError> {
         let (held, sealed) = (table.identity(), history.identity());
         let ends = (held.last_crc, held.last_at) == (sealed.last_crc, sealed.last_at);
-        let mut said = Said::by(history)?;
+        let mut said = Said::by(history, stop)?;
         if sealed.first == Seq::ZERO.next() {
             said.start_head(self.head.clone());
         }

@@ -536,13 +536,14 @@ impl RefStore {
     /// Makes all tables anew from history, which they were derived from.
     ///
     /// Takes about a second per million rows of history. Commits go on meanwhile, compactions wait.
+    /// `progress` is told [how far](Progress::Rebuilding) it is; it may do what that of a compaction may.
     ///
     /// # Errors
     ///
     /// [`ReadError`] if history cannot be read, if tables cannot be written, if the store is closed, or
-    /// if it is called from the progress of a compaction.
-    pub fn rebuild(&self) -> Result<(), ReadError> {
-        self.maintenance.rebuild()
+    /// if it is called from the progress of a compaction or of another rebuild.
+    pub fn rebuild(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), ReadError> {
+        self.maintenance.rebuild(progress)
     }
 
     /// What the store has done since it was opened.

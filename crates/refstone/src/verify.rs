@@ -6,13 +6,18 @@ use std::sync::Arc;
 use refstone_log::{Anchor, ErrorKind, LogReader, OsEnv, Seq, Timestamp, VerifyReport};
 
 use crate::archive::{Parts, SealedUnit, os_env};
+use crate::compact::Progress;
 use crate::error::{OpenError, ReadError};
 use crate::history::moves_of;
 use crate::shelves::Shelves;
+use crate::stop::{Pace, Stop};
 use crate::table::Table;
 
 /// How often a check begins anew when files are sealed or merged while it opens them.
 const ATTEMPTS: usize = 16;
+
+/// How often a row of history is gone through: in its file, in the table, and when the two are compared.
+const PASSES: u64 = 3;
 
 /// What [`verify`] found.
 #[derive(Debug, Default)]
@@ -79,7 +84,8 @@ impl StoreReport {
 /// tables say what history says.
 ///
 /// Changes nothing, takes no lock and works beside a running writer, which may seal and merge
-/// meanwhile. Costs a read of everything, and some hundred bytes of memory for each ref.
+/// meanwhile. Costs a read of everything, and some hundred bytes of memory for each ref. `progress` is
+/// told [how far](Progress::Checking) it is with history and tables.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -91,7 +97,7 @@ impl StoreReport {
 /// # let id = ObjectId::from_bytes(&[1; 20])?;
 /// let edit = Edit::set(RefName::new("refs/heads/main")?, id);
 /// store.commit(&Transaction::new("alice").with(edit))?;
-/// let report = refstone::verify(dir)?;
+/// let report = refstone::verify(dir, &mut |_| ())?;
 /// assert!(report.is_sound(), "{:?}", report.damage);
 /// assert_eq!(report.live.transactions, 1);
 /// # Ok(())
@@ -102,10 +108,10 @@ impl StoreReport {
 ///
 /// If there is no store to check, or the operating system does not let it be read. Damage is no
 /// error but a finding.
-pub fn verify(dir: &Path) -> Result<StoreReport, OpenError> {
+pub fn verify(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<StoreReport, OpenError> {
     for _ in 1..ATTEMPTS {
         if let Some(checking) = Checking::start(dir)? {
-            return checking.finish();
+            return checking.finish(progress);
         }
     }
     Err(ReadError::because(
@@ -150,12 +156,17 @@ impl Checking {
         Ok(Some(Checking { report, opened }))
     }
 
-    fn finish(self) -> Result<StoreReport, OpenError> {
+    fn finish(self, progress: &mut dyn FnMut(Progress)) -> Result<StoreReport, OpenError> {
         let Checking { mut report, opened } = self;
         let Some(Opened { live, shelves, sealed }) = opened else { return Ok(report) };
+        let of = PASSES * sealed.iter().map(|(unit, _)| u64::from(unit.file.rows())).sum::<u64>();
+        let mut tell = |rows: u64| progress(Progress::Checking { done: rows.min(of), of });
+        let pace = Pace::new(Stop::NEVER, &mut tell);
+        let look = || pace.look();
+        let stop = Stop::when(&look);
         let mut reached = Timestamp::default();
         for (unit, table) in sealed {
-            match check_history(&unit, reached) {
+            match check_history(&unit, reached, stop) {
                 Ok(()) => report.add_history(&unit),
                 Err(error) => {
                     found(&mut report.damage, error.into())?;
@@ -164,7 +175,7 @@ impl Checking {
                 }
             }
             reached = unit.file.identity().last_at;
-            match check_table(&shelves, &unit, table) {
+            match check_table(&shelves, &unit, table, stop) {
                 Ok(table) => {
                     report.tables.add(table.live_rows() + table.gone_rows(), table.bytes());
                 }
@@ -252,8 +263,12 @@ fn is_past(
 }
 
 /// Checks a history file, and that it does not begin before the one before it has ended.
-pub(crate) fn check_history(unit: &SealedUnit, reached: Timestamp) -> Result<(), ReadError> {
-    unit.file.verify()?;
+pub(crate) fn check_history(
+    unit: &SealedUnit,
+    reached: Timestamp,
+    stop: Stop<'_>,
+) -> Result<(), ReadError> {
+    unit.file.verify(stop)?;
     match unit.file.moves(0..1).next().transpose()? {
         Some(first) if first.at < reached => {
             let path = unit.file.path().display();
@@ -268,10 +283,11 @@ fn check_table(
     shelves: &Shelves,
     unit: &SealedUnit,
     table: Result<Arc<Table>, ReadError>,
+    stop: Stop<'_>,
 ) -> Result<Arc<Table>, ReadError> {
     let table = table?;
-    table.verify()?;
-    shelves.compare(&table, &unit.file)?;
+    table.verify(stop)?;
+    shelves.compare(&table, &unit.file, stop)?;
     Ok(table)
 }
 

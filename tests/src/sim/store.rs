@@ -185,7 +185,9 @@ impl StoreLab {
                 self.report.merged += done.merged as u64;
                 Ok(())
             }
-            Step::Rebuild => machine.store()?.rebuild().map_err(|error| error.to_string()),
+            Step::Rebuild => {
+                machine.store()?.rebuild(&mut |_| ()).map_err(|error| error.to_string())
+            }
             Step::Reopen(exit) => machine.reopen(exit),
         }
     }

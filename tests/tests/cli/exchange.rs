@@ -174,6 +174,14 @@ fn an_import_that_is_interrupted_or_killed_leaves_nothing_and_runs_again() {
     let verified = &run(arguments(&["verify", "--json"], &[&repo])).json()[0];
     assert_eq!((&verified["ok"], &verified["transactions"]), (&true.into(), &0.into()));
     assert_eq!(verified["history"]["rows"], 60_003, "nothing is left for the next writer to seal");
+    for (command, words) in [
+        ("verify", "checking rows: 0 of 180009\n"),
+        ("rebuild", "making tables, rows: 0 of 120006\n"),
+    ] {
+        let told = run(arguments(&[command, "--progress"], &[&repo]));
+        assert!(told.stderr.contains(words), "{told:?}");
+        assert_eq!(run(arguments(&[command], &[&repo])).stderr, "", "nobody asked for it");
+    }
     let listed = run(arguments(&["refs"], &[&repo]));
     assert_eq!(listed.done(), format!("{} refs/heads/main\n", work.commits[1]));
 }

@@ -41,7 +41,7 @@ fn expect_healed(server: &TestServer, client: &Client) {
     wait_until(|| git_in(server.path("r").as_path(), list).complaint().is_empty());
     assert_eq!(client.git(list).lines().count(), REFS);
     client.git(["push", &server.url("r"), "main:new"]);
-    let report = refstone::verify(&server.path("r").join("refstone")).unwrap();
+    let report = refstone::verify(&server.path("r").join("refstone"), &mut |_| ()).unwrap();
     assert!(report.is_sound() && report.missing_tables.is_empty(), "{report:?}");
 }
 

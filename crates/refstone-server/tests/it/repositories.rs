@@ -337,7 +337,7 @@ fn a_damaged_block_of_a_table_fails_what_needs_it_and_is_told_to_the_operator() 
     let server = server.restart_after(|data| {
         fs::write(&history, &sound).unwrap();
         let store = store(&data.join("damaged-block.git"));
-        store.rebuild().unwrap();
+        store.rebuild(&mut |_| ()).unwrap();
         store.close().unwrap();
     });
     client.git(["push", &server.url("damaged-block"), "main"]);

@@ -5,17 +5,19 @@ use refstone_log::{Seq, Timestamp};
 use super::error::{Place, SealedError};
 use super::file::HistoryFile;
 use super::rows::StoredRow;
+use crate::stop::Stop;
 
 impl HistoryFile {
     /// Checks everything: the checksum of every byte, that every row is a move of a ref, that
     /// sequences ascend without holes but the recorded ones, and that time does not go back.
-    pub(crate) fn verify(&self) -> Result<(), SealedError> {
+    pub(crate) fn verify(&self, stop: Stop<'_>) -> Result<(), SealedError> {
         self.check_bytes()?;
         let mut order = Order { file: self, reached: None };
         for rows in self.scan(0..self.rows()) {
             let rows = rows?;
             for (index, row) in rows.iter().enumerate() {
                 let number = rows.number(index);
+                stop.check_at(number.into())?;
                 self.told(number, row.ref_move())?;
                 order.check(&row).map_err(|problem| self.damaged_row(number, problem))?;
             }

@@ -4,12 +4,13 @@ use refstone_log::Seq;
 
 use super::block::Block;
 use super::error::TableError;
-use super::layout::{EOS, FOOTER_LEN, Part, Place};
+use super::layout::{BLOCK_ROWS, EOS, FOOTER_LEN, Part, Place};
 use super::names::{Bucket, Probe};
 use super::read::{oid_entries, oid_key};
 use super::trail::Order;
 use super::window::Window;
 use super::{Table, follows};
+use crate::stop::Stop;
 
 /// What the rows say should be in the indexes.
 #[derive(Default)]
@@ -27,7 +28,7 @@ impl Table {
     /// Reads the whole file, past what is kept of it, and checks all there is to check.
     ///
     /// Costs the memory of the name index and of 16 bytes per ref.
-    pub(crate) fn verify(&self) -> Result<(), TableError> {
+    pub(crate) fn verify(&self, stop: Stop<'_>) -> Result<(), TableError> {
         self.verify_ends()?;
         let pages = (0..self.name_pages.len()).map(|number| self.read_name_page(number));
         let pages = pages.collect::<Result<Vec<_>, _>>()?;
@@ -36,6 +37,7 @@ impl Table {
             if number == self.footer.live_blocks() {
                 expected.last = None;
             }
+            stop.check_at((number * BLOCK_ROWS) as u64)?;
             self.verify_block(number, &pages, &mut expected)?;
         }
         let reached = (expected.moves, expected.moves_end);

@@ -81,7 +81,9 @@ fn a_compaction_may_fail_at_any_operation_and_be_tried_again() {
 // Breaks: going on without a table that could not be made.
 #[test]
 fn a_rebuild_may_fail_at_any_operation_and_be_tried_again() {
-    fails_anywhere_and_loses_nothing(|store| store.rebuild().map_err(|error| error.kind()));
+    fails_anywhere_and_loses_nothing(|store| {
+        store.rebuild(&mut |_| ()).map_err(|error| error.kind())
+    });
 }
 
 // Breaks: a thread that panics and stays busy (no compaction ever again, and nobody is told).
@@ -304,7 +306,7 @@ fn a_progress_that_calls_back_is_refused_and_the_store_goes_on() {
         let store = &scratch.store;
         let kinds = [
             store.compact(CompactOptions::default(), &mut |_| ()).unwrap_err().kind(),
-            store.rebuild().unwrap_err().kind(),
+            store.rebuild(&mut |_| ()).unwrap_err().kind(),
             store.close().unwrap_err().kind(),
         ];
         assert_eq!(kinds, [ErrorKind::Reentered; 3]);
@@ -314,6 +316,6 @@ fn a_progress_that_calls_back_is_refused_and_the_store_goes_on() {
     let done = done.unwrap();
     assert_eq!((done.merged, merging), (4, 1));
     assert!(sealing > 0);
-    scratch.store.rebuild().unwrap();
+    scratch.store.rebuild(&mut |_| ()).unwrap();
     scratch.store.close().unwrap();
 }

@@ -149,7 +149,7 @@ fn run(scratch: &mut Scratch, refs: &mut Refs, step: &Step) -> Result<(), TestCa
     match step {
         Step::Reopen => scratch.reopen(),
         Step::Compact(options) => drop(scratch.store.compact(*options, &mut |_| ()).unwrap()),
-        Step::Rebuild => scratch.store.rebuild().unwrap(),
+        Step::Rebuild => scratch.store.rebuild(&mut |_| ()).unwrap(),
         Step::Together(edits) => {
             let verdict = scratch.store.commit(&tx(edits.clone()));
             let expected = together(refs, edits);

@@ -86,7 +86,7 @@ fn a_history_file_that_does_not_open_hides_no_other() {
             let follower = told(history_after(&scratch.dir(), Seq::new(6), None).unwrap());
             assert_eq!(seqs(&follower), [7, 8, 9], "what it has dealt with is of no interest");
 
-            let report = verify(&scratch.dir()).unwrap();
+            let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
             assert_eq!(report.damage.len(), 1, "{report:?}");
             assert!(report.damaged_tables.is_empty(), "{report:?}");
             assert_eq!((report.history.files, report.history.rows), (1, 3));
@@ -114,7 +114,7 @@ fn history_is_read_without_its_live_log() {
         let problem = newest_first[0].as_ref().unwrap_err();
         assert!(problem.contains("refs.arrow"), "{problem}");
 
-        let report = verify(&scratch.dir()).unwrap();
+        let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
         assert_eq!(report.damage.len(), 1, "{report:?}");
         assert!(report.damage[0].to_string().contains("refs.arrow"), "{report:?}");
         assert!(report.damaged_tables.is_empty(), "{report:?}");

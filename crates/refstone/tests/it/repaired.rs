@@ -96,7 +96,7 @@ fn a_repaired_store_opens_compacts_and_merges_across_its_gaps() {
         }
         let all = CompactOptions { merge: Merge::All, ..CompactOptions::default() };
         scratch.store.compact(all, &mut |_| ()).unwrap();
-        scratch.store.rebuild().unwrap();
+        scratch.store.rebuild(&mut |_| ()).unwrap();
         scratch.reopen();
         assert_eq!(moves(&scratch), before, "{lost:?}");
         assert_eq!(listing(&read_view(&scratch.dir()).unwrap()), scratch.refs());
@@ -181,7 +181,7 @@ fn history_tells_the_schema_of_a_live_log() {
             before.retain(|moved| !lost.contains(&moved.seq.get()));
         });
         assert_eq!(moves(&scratch), before, "{lost:?} {half_sealed}");
-        assert!(verify(&scratch.dir()).unwrap().is_sound());
+        assert!(verify(&scratch.dir(), &mut |_| ()).unwrap().is_sound());
         compact(&scratch.store);
         assert_eq!(moves(&scratch), before, "{lost:?} {half_sealed}");
     }

@@ -68,7 +68,7 @@ fn a_view_reads_on_in_tables_that_were_merged_away() {
 fn a_view_reads_on_in_tables_that_were_made_anew() {
     let scratch = sealed();
     let view = scratch.store.view();
-    scratch.store.rebuild().unwrap();
+    scratch.store.rebuild(&mut |_| ()).unwrap();
     let refs = scratch.refs();
     fs::remove_dir_all(scratch.dir().join("tables")).unwrap();
     assert_eq!(listing(&view), refs);
@@ -188,8 +188,8 @@ fn a_rebuild_without_descriptors_is_refused() {
     let view = store.view();
     // There are again when the tables are made.
     env.scarce.store(2, Ordering::Relaxed);
-    assert_eq!(store.rebuild().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(store.rebuild(&mut |_| ()).unwrap_err().kind(), ErrorKind::Io);
     env.scarce.store(0, Ordering::Relaxed);
     assert_eq!(view.get(&head("1-3")).unwrap(), Some(oid(1).into()));
-    store.rebuild().unwrap();
+    store.rebuild(&mut |_| ()).unwrap();
 }

@@ -87,7 +87,7 @@ fn a_store_that_went_on_is_as_any_other() {
     commit_numbers(&scratch.store, 34..=35);
     scratch.store.compact(merge_all(), &mut |_| ()).unwrap();
     commit_numbers(&scratch.store, 36..=36);
-    let report = verify(&dir).unwrap();
+    let report = verify(&dir, &mut |_| ()).unwrap();
     assert!(report.is_sound(), "{report:?}");
     assert_eq!(report.live.gaps, [given_up]);
     let seqs: Vec<u64> = moves(&dir).iter().map(|moved| moved.seq.get()).collect();
@@ -95,9 +95,9 @@ fn a_store_that_went_on_is_as_any_other() {
     let expected = (1..=8).chain(behind + 1..=behind + 7).flat_map(|seq| [seq; 2]);
     assert_eq!(seqs, expected.collect::<Vec<_>>());
     scratch.reopen();
-    scratch.store.rebuild().unwrap();
+    scratch.store.rebuild(&mut |_| ()).unwrap();
     assert_eq!(scratch.store.view().get(&head("b36")).unwrap(), Some(oid(36).into()));
-    assert!(verify(&dir).unwrap().is_sound());
+    assert!(verify(&dir, &mut |_| ()).unwrap().is_sound());
     assert!(matches!(run(&dir), Err(ResumeError::NotLost { .. })));
 }
 
@@ -130,7 +130,7 @@ fn an_older_copy_gives_way_to_a_log_behind_history_and_is_kept() {
         assert_eq!(moves(&dir), before);
         scratch.reopen_closed();
         commit_numbers(&scratch.store, 10..=10);
-        assert!(verify(&dir).unwrap().is_sound());
+        assert!(verify(&dir, &mut |_| ()).unwrap().is_sound());
     }
 }
 
@@ -244,7 +244,7 @@ fn a_history_file_in_a_gap_of_the_live_log_is_refused_and_found() {
             scratch.store.close().unwrap();
         }
         fs::rename(dir.join("aside"), &file).unwrap();
-        let report = verify(&dir).unwrap();
+        let report = verify(&dir, &mut |_| ()).unwrap();
         assert!(!report.is_sound());
         let said = [RefStore::open(&dir).unwrap_err().to_string(), report.damage[0].to_string()];
         assert!(said.iter().all(|said| said.contains("9-10.parquet")), "{said:?}");
@@ -254,7 +254,7 @@ fn a_history_file_in_a_gap_of_the_live_log_is_refused_and_found() {
         }
     }
     fs::remove_file(&file).unwrap();
-    assert!(verify(&dir).unwrap().is_sound());
+    assert!(verify(&dir, &mut |_| ()).unwrap().is_sound());
     scratch.reopen_closed();
 }
 

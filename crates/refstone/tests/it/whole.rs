@@ -54,7 +54,7 @@ fn flip(file: &Path, at: impl Fn(usize) -> usize) {
 #[test]
 fn a_sound_store_is_counted() {
     let scratch = store_with_files();
-    let report = verify(&scratch.dir()).unwrap();
+    let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
     assert!(report.is_sound(), "{report:?}");
     assert_eq!((report.history.files, report.history.rows), (2, 20 + 41));
     assert_eq!((report.sealed_seq, report.live.rows), (Seq::new(31), 6));
@@ -89,7 +89,7 @@ fn damaged_history_is_damage_and_the_rest_is_checked() {
     compact(&scratch, Merge::Due);
     fill(&scratch, 3);
     flip(&only(&scratch, "history", "11-"), |len| len / 3 * 2);
-    let report = verify(&scratch.dir()).unwrap();
+    let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
     assert_eq!((report.damage.len(), report.damaged_tables.len()), (1, 0), "{report:?}");
     assert_eq!(report.damage[0].kind(), ErrorKind::Corrupt);
     assert!(report.damage[0].to_string().contains("11-6010.parquet"), "{report:?}");
@@ -103,13 +103,13 @@ fn history_of_another_log_and_history_that_is_missing_are_damage() {
     let file = only(&scratch, "history", "1-");
     let aside = scratch.dir().join("aside");
     fs::rename(&file, &aside).unwrap();
-    let report = verify(&scratch.dir()).unwrap();
+    let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
     assert!(report.damage[0].to_string().contains("transactions 1 to 10"), "{report:?}");
     fs::copy(only(&store_with_files(), "history", "1-"), &file).unwrap();
-    let report = verify(&scratch.dir()).unwrap();
+    let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
     assert!(report.damage[0].to_string().contains("of another log"), "{report:?}");
     fs::rename(&aside, &file).unwrap();
-    assert!(verify(&scratch.dir()).unwrap().is_sound());
+    assert!(verify(&scratch.dir(), &mut |_| ()).unwrap().is_sound());
 }
 
 // Breaks: taking a damaged table for damage to the log.
@@ -120,12 +120,12 @@ fn a_damaged_table_is_damage_to_a_cache_and_is_made_anew() {
     let harms: [Harm; 2] = [|table| flip(table, |len| len / 2), |table| flip(table, |len| len - 3)];
     for harm in harms {
         harm(&only(&scratch, "tables", "1-"));
-        let report = verify(&scratch.dir()).unwrap();
+        let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
         assert!(report.damage.is_empty() && !report.is_sound(), "{report:?}");
         assert_eq!((report.damaged_tables.len(), report.tables.files), (1, 1));
         assert!(report.damaged_tables[0].to_string().contains("1-10.arrow"), "{report:?}");
-        scratch.store.rebuild().unwrap();
-        assert!(verify(&scratch.dir()).unwrap().is_sound());
+        scratch.store.rebuild(&mut |_| ()).unwrap();
+        assert!(verify(&scratch.dir(), &mut |_| ()).unwrap().is_sound());
         scratch.reopen();
     }
 }
@@ -137,12 +137,12 @@ fn a_copy_without_tables_is_sound_and_opens() {
     scratch.store.close().unwrap();
     let before = refs(&scratch);
     fs::remove_dir_all(scratch.dir().join("tables")).unwrap();
-    let report = verify(&scratch.dir()).unwrap();
+    let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
     assert!(report.is_sound(), "{report:?}");
     assert_eq!((report.missing_tables.len(), report.tables.files), (report.history.files, 0));
     scratch.reopen_closed();
     assert_eq!(refs(&scratch), before);
-    assert!(verify(&scratch.dir()).unwrap().missing_tables.is_empty());
+    assert!(verify(&scratch.dir(), &mut |_| ()).unwrap().missing_tables.is_empty());
 }
 
 fn refs(scratch: &Scratch) -> Vec<refstone::RefMove> {
@@ -162,14 +162,14 @@ fn a_table_that_does_not_say_what_history_says_is_found() {
         store.commit(&tx([Edit::set(head("a"), oid(id))])).unwrap();
         store.compact(CompactOptions::default(), &mut |_| ()).unwrap();
         store.close().unwrap();
-        assert!(verify(dir).unwrap().is_sound());
+        assert!(verify(dir, &mut |_| ()).unwrap().is_sound());
     }
     fs::copy(theirs.join("tables/1-1.arrow"), ours.join("tables/1-1.arrow")).unwrap();
-    let report = verify(&ours).unwrap();
+    let report = verify(&ours, &mut |_| ()).unwrap();
     assert!(report.damage.is_empty());
     assert!(report.damaged_tables[0].to_string().contains("1-1.parquet"), "{report:?}");
-    RefStore::open(&ours).unwrap().rebuild().unwrap();
-    assert!(verify(&ours).unwrap().is_sound());
+    RefStore::open(&ours).unwrap().rebuild(&mut |_| ()).unwrap();
+    assert!(verify(&ours, &mut |_| ()).unwrap().is_sound());
 }
 
 // Breaks: opening the tables after what they go with has been merged away, and taking that for
@@ -182,7 +182,7 @@ fn sealing_and_merging_meanwhile_is_no_damage() {
         let checks = scope.spawn(|| {
             let mut checks = 0;
             while !done.load(Ordering::Relaxed) {
-                let report = verify(&scratch.dir()).unwrap();
+                let report = verify(&scratch.dir(), &mut |_| ()).unwrap();
                 assert!(report.is_sound(), "{report:?}");
                 survey(&scratch.dir()).unwrap();
                 checks += 1;
@@ -226,7 +226,7 @@ fn a_rebuild_stops_when_its_store_is_closed() {
     let table = only(&scratch, "tables", "1-");
     fs::write(&table, b"nonsense").unwrap();
     scratch.store.close().unwrap();
-    assert_eq!(scratch.store.rebuild().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(scratch.store.rebuild(&mut |_| ()).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(fs::read(table).unwrap(), b"nonsense");
 }
 

@@ -7,11 +7,12 @@ use refstone_log::{ObjectFormat, OsEnv};
 use super::support::{FORMS, Pushes, Random, identity, read, write, write_as};
 use crate::row::RefMove;
 use crate::sealed::{Form, HistoryFile, Identity, SealedError};
+use crate::stop::Stop;
 
 /// Opens, verifies and reads a file all ways.
 fn read_all(path: &Path) -> Result<Vec<RefMove>, SealedError> {
     let file = HistoryFile::open(&OsEnv, path)?;
-    file.verify()?;
+    file.verify(Stop::NEVER)?;
     // From the newest on, each alone, which reads the old objects of derived files where they are.
     let each = (0..file.rows()).rev().flat_map(|row| file.moves(row..row + 1));
     let mut backwards = each.collect::<Result<Vec<_>, _>>()?;
@@ -68,7 +69,7 @@ fn a_flipped_byte_of_a_larger_file_never_changes_a_row() {
             let sound: Vec<_> = told.by_ref().map_while(Result::ok).collect();
             assert_eq!(sound, moves[..sound.len()], "byte {at}");
             assert!(told.next().is_none(), "byte {at}");
-            assert!(file.verify().is_err(), "byte {at}");
+            assert!(file.verify(Stop::NEVER).is_err(), "byte {at}");
         }
     }
 }
@@ -96,7 +97,7 @@ fn an_error_says_which_byte() {
     bytes[70_000] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let file = HistoryFile::open(&OsEnv, &path).unwrap();
-    let error = file.verify().unwrap_err().to_string();
+    let error = file.verify(Stop::NEVER).unwrap_err().to_string();
     assert!(error.contains("1-6000.parquet, byte 65536: the checksum of 8192 bytes is"), "{error}");
 }
 
@@ -109,7 +110,7 @@ fn a_sound_file_of_no_history_is_refused() {
         let identity = Identity { ..identity(moves, ObjectFormat::Sha1) };
         let file = write_as(&dir.path().join("file"), moves, Form::Derived, &identity).unwrap();
         assert_eq!(read(&file), moves);
-        file.verify().map_err(|error| error.to_string())
+        file.verify(Stop::NEVER).map_err(|error| error.to_string())
     };
     verify(&moves).unwrap();
 

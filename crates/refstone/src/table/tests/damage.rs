@@ -13,6 +13,7 @@ use super::{Scratch, oid, trail, varied, write};
 use crate::edit::Target;
 use crate::name::RefName;
 use crate::row::RefMove;
+use crate::stop::Stop;
 
 /// All a table says.
 #[derive(Debug, PartialEq)]
@@ -80,7 +81,7 @@ fn a_flipped_byte_is_an_error_or_changes_no_answer() {
     let file = writable(&path);
     for (at, byte) in bytes.iter().enumerate() {
         put(&file, at, byte ^ 1 << (at % 8));
-        let verified = open(&path).and_then(|table| table.verify());
+        let verified = open(&path).and_then(|table| table.verify(Stop::NEVER));
         assert!(matches!(verified, Err(TableError::Damaged { .. })), "byte {at}: {verified:?}");
         if let Ok(found) = open(&path).and_then(ask) {
             assert_eq!(found, answers, "byte {at}");
@@ -99,7 +100,7 @@ fn what_is_damaged_after_opening_is_an_error() {
     for (at, byte) in bytes.iter().enumerate() {
         let table = open(&path).unwrap();
         put(&file, at, byte ^ 0x10);
-        assert!(table.verify().is_err(), "byte {at}");
+        assert!(table.verify(Stop::NEVER).is_err(), "byte {at}");
         if let Ok(found) = ask(table) {
             assert_eq!(found, answers, "byte {at}");
         }
@@ -156,7 +157,7 @@ fn forge(path: &Path, change: impl FnOnce(&mut [u8], &mut Table)) -> Result<(), 
     footer.directory_crc = crc32c::crc32c(&directory);
     bytes.truncate(at(sections.end));
     fs::write(path, [bytes, directory, footer.encode()].concat()).unwrap();
-    open(path)?.verify()
+    open(path)?.verify(Stop::NEVER)
 }
 
 fn offset_of(bytes: &[u8], found: &[u8]) -> usize {

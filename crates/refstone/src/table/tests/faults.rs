@@ -9,6 +9,7 @@ use refstone_log::{Env, EnvFile, EnvLayer, FileLayer, ObjectFormat, OsEnv};
 
 use super::super::{Order, Table, TableError};
 use super::{Scratch, many, trail, varied, write};
+use crate::stop::Stop;
 
 /// The operating system's files, with reads or syncs that fail while they are told to.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +82,7 @@ fn a_read_that_fails_is_an_error_and_is_tried_again() {
     assert_eq!(table.target(first).unwrap(), known, "what was read is kept");
     assert!(is_io(&table.target(last)));
     assert!(is_io(&trail(&table, first, Order::NewestFirst)));
-    assert!(is_io(&table.verify()));
+    assert!(is_io(&table.verify(Stop::NEVER)));
     assert!(is_io(&Table::open(&env, &path)));
     let stuck = std::iter::repeat_with(|| cursor.advance()).take(3_000).filter(Result::is_err);
     assert!(stuck.count() > 0);
@@ -122,7 +123,7 @@ fn a_table_that_was_let_go_reads_its_file_anew_until_it_is_held() {
     let table = table.let_go(Arc::new(env));
     assert_eq!(descriptors(&path), 0);
     assert!(table.target(first).unwrap().is_some());
-    table.verify().unwrap();
+    table.verify(Stop::NEVER).unwrap();
     assert_eq!(descriptors(&path), 0);
 
     table.hold().unwrap();
@@ -131,7 +132,7 @@ fn a_table_that_was_let_go_reads_its_file_anew_until_it_is_held() {
     std::fs::write(path.with_extension("new"), "another table").unwrap();
     std::fs::rename(path.with_extension("new"), &path).unwrap();
     assert!(table.target(last).unwrap().is_some());
-    table.verify().unwrap();
+    table.verify(Stop::NEVER).unwrap();
     std::fs::remove_file(&path).unwrap();
     let table = Arc::new(table);
     assert!(!trail(&table, other, Order::OldestFirst).unwrap().is_empty());

@@ -213,7 +213,7 @@ fn an_empty_table_has_nothing() {
     assert!(table.holding(&oid(ObjectFormat::Sha1, 1)).unwrap().is_empty());
     assert_eq!(table.live_from(b"").unwrap().name(), None);
     assert_eq!(table.gone_from(b"").unwrap().name(), None);
-    table.verify().unwrap();
+    table.verify(Stop::NEVER).unwrap();
 }
 
 // Breaks: each check of `add`, of `Steps` and of `finish` left out, and `push` after `push_gone`.

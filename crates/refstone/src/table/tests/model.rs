@@ -9,6 +9,7 @@ use super::{Move, Scratch, State, many, oid, set, state, trail, varied};
 use crate::edit::Target;
 use crate::name::RefName;
 use crate::row::RefMove;
+use crate::stop::Stop;
 
 type Row = (Vec<u8>, Entry, Vec<RefMove>);
 
@@ -39,7 +40,7 @@ fn listed(state: &State, start: &[u8], keep: impl Fn(&Entry) -> bool) -> Vec<Row
 fn assert_is(table: &Arc<Table>, state: &State, names: &BTreeSet<RefName>) {
     let lowest = table.identity().is_lowest();
     let is_gone = |entry: &Entry| lowest && entry.target.is_none();
-    table.verify().unwrap();
+    table.verify(Stop::NEVER).unwrap();
     for name in names {
         let known = state.get(name.as_bytes());
         let target = known.map(|known| known.0.target.clone());
