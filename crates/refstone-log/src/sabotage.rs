@@ -44,6 +44,7 @@ sabotages! {
     "skip-rebind" SkipRebind,
     "skip-gate-rebind" SkipGateRebind,
     "seal-after-swap" SealAfterSwap,
+    "take-from-readers" TakeFromReaders,
     "keep-replaced-secret" KeepReplacedSecret,
     "keep-leftover-secrets" KeepLeftoverSecrets,
     "accept-broken-checksum" AcceptBrokenChecksum,

@@ -204,6 +204,21 @@ impl Disk {
         }
     }
 
+    /// Whether processes find the file under some name.
+    pub(super) fn has_name(&self, ino: Ino) -> bool {
+        self.nodes.values().any(|node| match node {
+            Node::Dir(dir) => dir.names().any(|(_, named)| named == ino),
+            Node::File(_) => false,
+        })
+    }
+
+    /// Takes all bytes of a file, for good.
+    pub(super) fn empty(&mut self, ino: Ino) -> io::Result<()> {
+        self.tick += 1;
+        *self.content_mut(ino)? = Content::default();
+        Ok(())
+    }
+
     fn content_mut(&mut self, ino: Ino) -> io::Result<&mut Content> {
         match self.nodes.get_mut(&ino).ok_or_else(not_found)? {
             Node::File(content) => Ok(Arc::make_mut(content)),

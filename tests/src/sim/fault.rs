@@ -37,11 +37,13 @@ pub enum Op {
     Len,
     /// A descriptor duplicated.
     Clone,
+    /// The space of a file given back.
+    GiveBack,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 16] = [
+    pub const ALL: [Op; 17] = [
         Op::Create,
         Op::OpenRead,
         Op::OpenWrite,
@@ -58,6 +60,7 @@ impl Op {
         Op::Sync,
         Op::Len,
         Op::Clone,
+        Op::GiveBack,
     ];
 }
 

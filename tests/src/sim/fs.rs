@@ -172,6 +172,7 @@ impl SimFs {
     }
 
     fn file(&self, ino: Ino) -> Box<dyn EnvFile> {
+        *self.kernel.lock().open.entry(ino).or_default() += 1;
         Box::new(SimFile { fs: self.clone(), ino })
     }
 
@@ -319,6 +320,29 @@ impl EnvFile for SimFile {
     fn try_clone(&self) -> io::Result<Box<dyn EnvFile>> {
         self.fs.whole(Op::Clone, |_| Ok(()))?;
         Ok(self.fs.file(self.ino))
+    }
+
+    /// As unkind as a file system may be: the bytes are gone for good at once, whatever becomes of the
+    /// names.
+    fn give_back(&self) {
+        let given = self.fs.whole(Op::GiveBack, |kernel| {
+            let is_alone = kernel.open.get(&self.ino) == Some(&1);
+            if is_alone && !kernel.disk.has_name(self.ino) {
+                kernel.disk.empty(self.ino)?;
+            }
+            Ok(())
+        });
+        // Closing the file gives back what this did not.
+        drop(given);
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut kernel = self.fs.kernel.lock();
+        if let Some(descriptors) = kernel.open.get_mut(&self.ino) {
+            *descriptors -= 1;
+        }
     }
 }
 

@@ -33,6 +33,8 @@ const OPS_MAX: u64 = 10_000_000;
 pub(super) struct Kernel {
     pub(super) disk: Disk,
     pub(super) locks: BTreeMap<Ino, Pid>,
+    /// How many descriptors each file has.
+    pub(super) open: BTreeMap<Ino, usize>,
     pub(super) faults: Faults,
     pub(super) counts: BTreeMap<Op, usize>,
     pub(super) clock: i64,
@@ -51,6 +53,7 @@ impl Kernel {
         Kernel {
             disk,
             locks: BTreeMap::new(),
+            open: BTreeMap::new(),
             faults: Faults::default(),
             counts: BTreeMap::new(),
             clock: 1_000_000,

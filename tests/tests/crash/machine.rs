@@ -170,3 +170,20 @@ fn faults_come_when_they_were_planned() {
     assert_eq!(file.write_at(b"dddd", 0).unwrap(), 2);
     assert_eq!(fs.faults_met(), 3);
 }
+
+#[test]
+fn what_is_given_back_is_gone_also_under_a_name_that_a_power_cut_brings_back() {
+    let (fs, file) = machine(2);
+    file.give_back();
+    assert_eq!(bytes(&fs.disk()).len(), 2 * SECTOR, "it has its name");
+    let reader = fs.open_read(&path()).unwrap();
+    fs.remove(&path()).unwrap();
+    file.give_back();
+    assert_eq!(reader.len().unwrap(), 2 * SECTOR as u64, "somebody reads it");
+    drop(reader);
+    file.give_back();
+    assert_eq!(file.len().unwrap(), 0);
+    assert_eq!(bytes(&floor(&fs)), b"", "the name is back, and not what it named");
+    fs.sync_dir(Path::new("/")).unwrap();
+    assert!(floor(&fs).read(&path()).is_err());
+}
