@@ -1,8 +1,26 @@
 //! Tables that turn out to be damaged or missing while the store is open.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refstone::{ReadError, RefStore};
+
+/// What clients are told of references that cannot be read. Which file it is, and what the operator can
+/// do, the server's log has.
+pub(crate) fn told(problem: &ReadError) -> &'static str {
+    match problem.is_of_table() {
+        true => {
+            "references cannot be read at the moment; try again, and if that does not help, \
+                 the server's log has the reason"
+        }
+        false => "references cannot be read; the server's log has the reason",
+    }
+}
+
+/// The references that could not be read, if that is what failed.
+pub(crate) fn unreadable(error: &io::Error) -> Option<&ReadError> {
+    error.get_ref()?.downcast_ref()
+}
 
 /// Whether the tables of a repository were made anew since it was opened.
 #[derive(Debug, Default)]

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::auth::{NameRequired, UserPolicy};
 use crate::body::{BodyError, RequestBody};
 use crate::create::{self, CreateOnPush};
+use crate::heal;
 use crate::init::InitError;
 use crate::listing;
 use crate::receive::{self, Outcome, Push, Speaker};
@@ -131,6 +132,9 @@ impl Problem {
         match self {
             Self::Repository(error) => error.told(),
             Self::Init(error) => create::told(error),
+            Self::Upload(UploadError::Io(error)) if let Some(problem) = heal::unreadable(error) => {
+                heal::told(problem).to_owned()
+            }
             other => text::causes(other).join("\ncaused by: "),
         }
     }

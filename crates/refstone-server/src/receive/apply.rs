@@ -6,13 +6,14 @@ use refstone::{
     Edit, ErrorKind, ReadError, Reason, RefStore, Refusal, Transaction, TransactionError,
 };
 
+use crate::heal;
 use crate::quarantine::Kept;
 use crate::refs::NoPush;
 use crate::text;
 
-use super::Push;
 use super::rules::Judge;
 use super::ruling::Ruling;
+use super::{Push, Speaker};
 
 /// What a push means for the repository as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,17 +70,20 @@ async fn atomically(push: &Push, judge: &mut Judge<'_>) -> Result<(), Failure> {
 
 /// The refusal of a transaction names the first ref at fault; the others fail with it.
 fn refuse(judge: &mut Judge<'_>, refusal: &Refusal) {
-    judge.speaker.error(format_args!("{refusal}"));
-    note_unreadable(&mut judge.unreadable, &refusal.reason);
+    tell(judge.speaker, &mut judge.unreadable, refusal);
     let named = |ruling: &&mut Ruling<'_>| ruling.name.as_ref() == Some(&refusal.name);
     for ruling in judge.rulings.iter_mut().filter(named) {
         ruling.refuse(refusal.reason.short());
     }
 }
 
-fn note_unreadable(unreadable: &mut Option<ReadError>, reason: &Reason) {
-    if let Reason::Unreadable { problem } = reason {
-        unreadable.get_or_insert_with(|| problem.clone());
+fn tell(speaker: &Speaker, unreadable: &mut Option<ReadError>, refusal: &Refusal) {
+    match &refusal.reason {
+        Reason::Unreadable { problem } => {
+            speaker.error(format_args!("{}", heal::told(problem)));
+            unreadable.get_or_insert_with(|| problem.clone());
+        }
+        _ => speaker.error(format_args!("{refusal}")),
     }
 }
 
@@ -93,8 +97,7 @@ async fn each(push: &Push, judge: &mut Judge<'_>) -> Result<(), Failure> {
         match answer {
             Ok(committed) => ruling.committed(&committed),
             Err(refusal) => {
-                judge.speaker.error(format_args!("{refusal}"));
-                note_unreadable(&mut judge.unreadable, &refusal.reason);
+                tell(judge.speaker, &mut judge.unreadable, &refusal);
                 ruling.refuse(refusal.reason.short());
             }
         }

@@ -25,6 +25,7 @@ use refstone::Seq;
 use tokio::sync::oneshot;
 
 use crate::body::RequestBody;
+use crate::heal;
 use crate::quarantine::Kept;
 use crate::repository::Repository;
 use crate::text;
@@ -78,7 +79,13 @@ impl Push {
         let outcome = outcome.unwrap_or_else(|error| {
             let (repository, problem) = (self.repository.name(), text::chain(&error));
             tracing::error!(%repository, %problem, "a push failed");
-            speaker.error(format_args!("the server failed: {error}"));
+            match heal::unreadable(&error) {
+                Some(problem) => {
+                    speaker.error(format_args!("{}", heal::told(problem)));
+                    judge.unreadable.get_or_insert_with(|| problem.clone());
+                }
+                None => speaker.error(format_args!("the server failed: {error}")),
+            }
             judge.refuse_open("internal server error")
         });
         // The quarantine goes first: whoever reads the report finds no trace of it.
@@ -111,6 +118,8 @@ impl Push {
         match self.migrate(unpacked).await {
             Ok(kept) => Ok(apply::apply(self, judge, kept).await),
             Err(error) => {
+                let (repository, problem) = (self.repository.name(), text::chain(&error));
+                tracing::error!(%repository, %problem, "the objects of a push could not be kept");
                 judge.speaker.error(format_args!("{error}"));
                 Ok(judge.refuse_open("unable to migrate objects to permanent storage"))
             }

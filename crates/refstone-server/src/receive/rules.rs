@@ -10,6 +10,7 @@ use refstone::{
     NameError, ObjectId, ReadError, Reason, RefName, Refusal, ResolveError, Target, View,
 };
 
+use crate::heal;
 use crate::listing::Head;
 use crate::settings::{DeleteCurrent, Settings};
 use crate::text;
@@ -101,7 +102,7 @@ impl<'a> Judge<'a> {
             match self.view.resolve(name) {
                 Ok(end) => ruling.target = Some(end.name),
                 Err(ResolveError::Read(error)) => {
-                    self.speaker.error(format_args!("{error}"));
+                    self.speaker.error(format_args!("{}", heal::told(&error)));
                     ruling.refuse("references cannot be read");
                     self.unreadable.get_or_insert(error);
                 }

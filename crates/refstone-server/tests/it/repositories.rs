@@ -277,7 +277,7 @@ fn a_log_of_another_hash_than_the_objects_is_refused() {
 }
 
 // Breaks: ending a listing that cannot be read as if it were whole, or without a word to the operator;
-// refusing a push without one.
+// refusing a push without one; telling clients where the server's files are.
 #[test]
 fn a_damaged_block_of_a_table_fails_what_needs_it_and_is_told_to_the_operator() {
     let server = TestServer::start();
@@ -312,8 +312,12 @@ fn a_damaged_block_of_a_table_fails_what_needs_it_and_is_told_to_the_operator() 
     let errors =
         |words: &str| logged(&["ERROR", "damaged-block.git", "refstone rebuild", words]).len();
     for version in ["protocol.version=2", "protocol.version=0"] {
-        client.git_fails(["-c", version, "ls-remote", &url]);
+        let told = client.git_fails(["-c", version, "ls-remote", &url]);
+        assert!(!told.contains("/refstone/"), "{told}");
     }
+    let reply = server.get("/damaged-block.git/info/refs?service=git-upload-pack");
+    reply.expect(500, "references cannot be read");
+    assert!(!reply.text().contains("/refstone/"), "{reply:?}");
     let failed = errors("request failed") + errors("an answer was cut off");
     assert!(failed >= 2, "{failed}");
     let request = b"0014command=ls-refs\n0000";
@@ -331,6 +335,8 @@ fn a_damaged_block_of_a_table_fails_what_needs_it_and_is_told_to_the_operator() 
         let command = format!("{old} {new} refs/heads/main");
         let reply = server.push_raw("damaged-block", &[command.as_bytes()], &empty_pack());
         assert!(reply.text().contains("ng refs/heads/main"), "{reply:?}");
+        assert!(reply.text().contains("error: references cannot be read"), "{reply:?}");
+        assert!(!reply.text().contains("/refstone/"), "{reply:?}");
         assert_eq!(errors("a push met references that cannot be read"), told);
     }
     assert_eq!(fs::read(&table).unwrap(), damaged, "it is made of nothing");
