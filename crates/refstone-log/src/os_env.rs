@@ -28,7 +28,7 @@ impl Env for OsEnv {
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        Ok(Box::new(OsFile(File::open(path)?)))
+        Ok(Box::new(OsFile(reclaim::open_named(|| File::open(path))?)))
     }
 
     fn open_write(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {

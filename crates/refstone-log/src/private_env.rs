@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::env::{Env, EnvFile, EnvLock};
 use crate::layer::EnvLayer;
 use crate::os_env::{OsEnv, OsFile};
+use crate::reclaim;
 
 const FILE: u32 = 0o600;
 const DIR: u32 = 0o700;
@@ -36,7 +37,7 @@ impl EnvLayer for PrivateOsEnv {
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn EnvFile>> {
-        let file = fs::File::open(path)?;
+        let file = reclaim::open_named(|| fs::File::open(path))?;
         check(&file.metadata()?)?;
         Ok(Box::new(OsFile(file)))
     }
