@@ -27,6 +27,7 @@ mod differences;
 mod batches;
 
 mod many;
+mod many_moves;
 mod model;
 
 mod prepared;
