@@ -1,5 +1,6 @@
 //! The refs move: one frame for a push, or a refusal that leaves no trace.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use refstone::{
@@ -42,7 +43,7 @@ pub(super) async fn apply(push: &Push, judge: &mut Judge<'_>, kept: Option<Kept>
     };
     let (repository, problem) = (push.repository.name(), text::one_line(&failure.text));
     tracing::error!(%repository, %problem, "a push could not be committed");
-    judge.speaker.error(format_args!("{failure}"));
+    judge.speaker.error(format_args!("{}", failure.told()));
     judge.refuse_open(failure.reason());
     if let Some(kept) = kept.filter(|_| failure.leaves_doubt()) {
         kept.leave();
@@ -124,12 +125,18 @@ async fn blocking<T: Send + 'static>(
 
 impl Failure {
     fn new(kind: ErrorKind, error: &dyn fmt::Display) -> Self {
-        // The full text of this one names the server's directories.
-        let text = match kind {
-            ErrorKind::LowSpace => NoPush::LowSpace.to_string(),
-            _ => error.to_string(),
-        };
-        Self { kind, text }
+        Self { kind, text: error.to_string() }
+    }
+
+    /// What the client is told. The full text of some names the server's directories.
+    fn told(&self) -> Cow<'_, str> {
+        match self.kind {
+            ErrorKind::LowSpace => NoPush::LowSpace.to_string().into(),
+            ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NotFound | ErrorKind::Permission => {
+                "the reference log cannot be written; the server's log has the reason".into()
+            }
+            _ => self.text.as_str().into(),
+        }
     }
 
     fn reason(&self) -> &'static str {
@@ -150,11 +157,5 @@ impl Failure {
             ErrorKind::Unknown | ErrorKind::Poisoned => Outcome::Poisoned,
             _ => Outcome::Decided,
         }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }

@@ -84,7 +84,7 @@ impl Push {
                     speaker.error(format_args!("{}", heal::told(problem)));
                     judge.unreadable.get_or_insert_with(|| problem.clone());
                 }
-                None => speaker.error(format_args!("the server failed: {error}")),
+                None => speaker.error(format_args!("the server failed; its log has the reason")),
             }
             judge.refuse_open("internal server error")
         });

@@ -16,6 +16,7 @@ use crate::git::GitEnv;
 use crate::quarantine::Quarantine;
 use crate::repository::Repository;
 use crate::settings::Settings;
+use crate::text;
 use crate::wire::commands::PushRequest;
 use crate::wire::pack::{self, PackHeader};
 
@@ -75,7 +76,9 @@ impl Unpacking {
     ) -> Result<Self, BodyError> {
         let settings = match push.repository.settings().await {
             Ok(settings) => settings,
-            Err(error) => return fail(body, format!("cannot read the settings: {error}")).await,
+            Err(error) => {
+                return fail(body, failed(push, "cannot read the settings", &error)).await;
+            }
         };
         if !push.request.expects_pack() {
             body.drain().await?;
@@ -131,9 +134,9 @@ fn start(
     header: PackHeader,
 ) -> Result<Box<Running>, String> {
     let quarantine = prepare(&push.repository, &push.request)
-        .map_err(|error| format!("unable to create temporary object directory: {error}"))?;
+        .map_err(|error| failed(push, "unable to create temporary object directory", &error))?;
     let mut child = index_pack(push, speaker, &settings, quarantine.path())
-        .map_err(|error| format!("index-pack fork failed: {error}"))?;
+        .map_err(|error| failed(push, "index-pack fork failed", &error))?;
     let stderr = child.stderr.take().expect("piped when it was started");
     Ok(Box::new(Running {
         child,
@@ -144,6 +147,16 @@ fn start(
             settings,
         },
     }))
+}
+
+/// What the report says of a failure of the server itself. Where its files are is for the operator.
+fn failed(push: &Push, what: &str, error: &io::Error) -> String {
+    let (repository, problem) = (push.repository.name(), text::chain(error));
+    tracing::error!(%repository, %problem, "{what}");
+    match error.kind() {
+        io::ErrorKind::Other => format!("{what}; the server's log has the reason"),
+        kind => format!("{what}: {kind}"),
+    }
 }
 
 fn prepare(repository: &Repository, request: &PushRequest) -> io::Result<Quarantine> {

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::logs::logged;
 use crate::support::{Client, TestServer, empty_pack, pack};
 
 const ZERO: &str = "0000000000000000000000000000000000000000";
@@ -312,4 +313,20 @@ fn a_symbolic_ref_and_its_target_must_agree() {
     reply.expect(200, "ok refs/heads/alias");
     reply.expect(200, "ok refs/heads/main");
     assert_eq!(server.oid("r", "refs/heads/alias"), next);
+}
+
+// Breaks: giving the client the system's words, which say where the server keeps its files; no word to the
+// operator.
+#[test]
+fn a_pack_for_which_there_is_no_place_is_refused_without_the_servers_paths() {
+    let (server, client) = (TestServer::start(), Client::new());
+    let tip = client.commit("a");
+    client.git(["push", &server.url("no-place"), "main"]);
+    fs::remove_dir_all(server.path("no-place").join("objects")).unwrap();
+    let command = format!("{tip} {tip} refs/heads/main");
+    let reply = server.push_raw("no-place", &[command.as_bytes()], &empty_pack());
+    reply.expect(200, "unpack unable to create temporary object directory");
+    assert!(!reply.text().contains("no-place.git"), "{reply:?}");
+    let line = ["ERROR", "unable to create temporary object directory", "no-place.git/objects"];
+    assert_eq!(logged(&line).len(), 1);
 }
