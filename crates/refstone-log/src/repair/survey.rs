@@ -191,7 +191,19 @@ impl Survey {
             return Ok(0);
         }
         let least = (self.walk.layout.template.len() + TRAILER_LEN) as u64;
-        Ok((len - slot).div_ceil(least).max(1))
+        let count = (len - slot).div_ceil(least).max(1);
+        Ok(if self.has_its_end()? { count } else { count.max(CUT_OFF) })
+    }
+
+    /// Whether the file ends as every live file does, with the end-of-stream marker and zeros, or with
+    /// zeros alone. Otherwise there may have been more of it.
+    fn has_its_end(&self) -> Result<bool, OpenError> {
+        const SLOT: u64 = PREFIX_LEN as u64;
+        let Some(written) = self.walk.last_nonzero(self.walk.tail.offset)? else { return Ok(true) };
+        let last = (written - 1) / SLOT * SLOT;
+        let mut bytes = [0; PREFIX_LEN];
+        let read = self.file.read_full_at(&mut bytes, last).map_err(self.walk.read_error())?;
+        Ok(bytes[..read] == EOS)
     }
 
     fn note_damaged(&mut self, range: Range<u64>) {
