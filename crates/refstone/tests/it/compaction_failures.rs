@@ -314,8 +314,8 @@ fn a_progress_that_calls_back_is_refused_and_the_store_goes_on() {
         store.commit(&tx([Edit::set(head("meanwhile"), oid(sealing + 10))])).unwrap();
     });
     let done = done.unwrap();
-    assert_eq!((done.merged, merging), (4, 1));
-    assert!(sealing > 0);
+    assert_eq!(done.merged, 4);
+    assert!(sealing > 0 && merging > 0);
     scratch.store.rebuild(&mut |_| ()).unwrap();
     scratch.store.close().unwrap();
 }
