@@ -6,11 +6,20 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::Duration;
 
 use crate::sabotage::{self, Sabotage};
 
 /// What is freed between two syncs, in bytes. What is smaller is freed in one piece.
 pub(crate) const STEP: u64 = 1 << 20;
+
+/// The most steps that it takes.
+const STEPS_MAX: u64 = 256;
+
+/// How long is waited before the kernel is asked who has the file: for those who have looked the name up
+/// while it was this file's, and are about to have it open.
+const GRACE: Duration = Duration::from_millis(20);
 
 /// Shortens the file to nothing, in steps, if it has no name any more and nobody else can read it. Else
 /// whoever closes it last frees all of it at once.
@@ -20,12 +29,18 @@ pub(crate) const STEP: u64 = 1 << 20;
 pub(crate) fn give_back(file: &File) -> io::Result<()> {
     let of = file.metadata()?;
     let careless = sabotage::is(Sabotage::TakeFromReaders);
-    if of.len() <= STEP || of.nlink() > 0 || !(careless || is_ours_alone(file)?) {
+    if of.len() <= STEP || of.nlink() > 0 {
+        return Ok(());
+    }
+    thread::sleep(GRACE);
+    if !(careless || is_ours_alone(file)?) {
         return Ok(());
     }
     let mut len = of.len();
+    // Who closes the store waits for it: so many syncs are enough.
+    let step = STEP.max(len / STEPS_MAX);
     while len > 0 {
-        len = len.saturating_sub(STEP);
+        len = len.saturating_sub(step);
         file.set_len(len)?;
         file.sync_data()?;
     }
