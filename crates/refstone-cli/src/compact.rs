@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use refstone::{
     CompactError, CompactOptions, Compacted, Compacting, ErrorKind, HistoryForm, Merge,
-    OpenOptions, Progress, RefStore, exchange,
+    OpenOptions, RefStore,
 };
 use serde::Serialize;
 
@@ -65,9 +65,7 @@ impl Compact {
         let merge = if self.all { Merge::All } else { Merge::Due };
         let options = CompactOptions { form: self.form, merge };
         let mut meter = Meter::new(&self.meter, interrupt.clone());
-        let compacted = store.compact(options, &mut |progress| {
-            let _ = meter.tell(told(progress));
-        });
+        let compacted = store.compact(options, &mut |progress| meter.tell_of_store(progress));
         let closed = store.close();
         // It may have stopped between two merges, with all before it done.
         let compacted = match interrupt.is_asked() {
@@ -120,18 +118,6 @@ fn done(Compacted { sealed, sealed_seq, merged, reformed, .. }: &Compacted) -> V
     let reformed =
         (*reformed > 0).then(|| "wrote the file of history anew in another form".to_owned());
     [sealed, merged, reformed].into_iter().flatten().collect()
-}
-
-/// How far the store is, as anything else that takes long.
-pub(crate) fn told(progress: Progress) -> exchange::Progress {
-    let (doing, done, of) = match progress {
-        Progress::Sealing { done, of } => ("sealing transactions", done, Some(of)),
-        Progress::Merging { done, of, .. } => ("merging rows", done, Some(of)),
-        Progress::Rebuilding { done, of } => ("making tables, rows", done, Some(of)),
-        Progress::Checking { done, of } => ("checking rows", done, Some(of)),
-        _ => ("working", 0, None),
-    };
-    exchange::Progress { doing, done, total: of }
 }
 
 /// A signal closes the store, which stops what writes its files at the next place where nothing is

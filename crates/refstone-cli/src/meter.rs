@@ -55,6 +55,19 @@ impl Meter {
         }
     }
 
+    /// The same of what the store does, which is stopped by other means.
+    pub(crate) fn tell_of_store(&mut self, progress: refstone::Progress) {
+        use refstone::Progress::{Checking, Merging, Rebuilding, Sealing};
+        let (doing, done, total) = match progress {
+            Sealing { done, of } => ("sealing transactions", done, Some(of)),
+            Merging { done, of, .. } => ("merging rows", done, Some(of)),
+            Rebuilding { done, of } => ("making tables, rows", done, Some(of)),
+            Checking { done, of } => ("checking rows", done, Some(of)),
+            _ => ("working", 0, None),
+        };
+        let _ = self.tell(Progress { doing, done, total });
+    }
+
     /// Ends the line that changes, and judges what the command came to. Where it was told to stop,
     /// `kept` says what holds now.
     pub(crate) fn finish<T>(mut self, ended: Result<T, Failure>, kept: &str) -> Result<T, Failure> {

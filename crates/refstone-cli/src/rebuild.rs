@@ -48,9 +48,7 @@ impl Rebuild {
         )?;
         let interrupt = compact::close_when_interrupted(&store)?;
         let mut meter = Meter::new(&self.meter, interrupt);
-        let rebuilt = store.rebuild(&mut |progress| {
-            let _ = meter.tell(compact::told(progress));
-        });
+        let rebuilt = store.rebuild(&mut |progress| meter.tell_of_store(progress));
         let closed = store.close();
         let kept = "each table is sound, the old one or the new; it can be run again";
         meter.finish(rebuilt.map_err(Failure::from), kept)?;

@@ -7,7 +7,6 @@ use refstone::{Checked, OpenError, StoreReport, verify};
 use refstone_log::VerifyReport;
 use serde::Serialize;
 
-use crate::compact::told;
 use crate::errors;
 use crate::exit::{self, CODES, Code, Failure};
 use crate::interrupt::Interrupt;
@@ -85,9 +84,7 @@ impl Verify {
         let dir = repo::log_directory(&self.repo)?;
         let kept = "what was checked so far is not told; nothing was changed";
         let mut meter = Meter::new(&self.meter, Interrupt::end_at_once(kept)?);
-        let report = verify(&dir, &mut |progress| {
-            let _ = meter.tell(told(progress));
-        });
+        let report = verify(&dir, &mut |progress| meter.tell_of_store(progress));
         let report = meter.finish(report.map_err(Failure::from), kept)?;
         let said = match self.json {
             true => say_json(&report),

@@ -11,7 +11,7 @@ pub(crate) fn told(problem: &ReadError) -> &'static str {
     match problem.is_of_table() {
         true => {
             "references cannot be read at the moment; try again, and if that does not help, \
-                 the server's log has the reason"
+             the server's log has the reason"
         }
         false => "references cannot be read; the server's log has the reason",
     }

@@ -16,13 +16,14 @@ use refstone_log::{
 use crate::error::ReadError;
 use crate::making::Making;
 use crate::new_file::TEMPORARY;
+use crate::progress::{Progress, paced};
 use crate::ranges::{SeqRange, Shelf};
 use crate::row;
 use crate::sealed::{self, Form, HistoryFile, HistoryWriter};
 use crate::shelves::Shelves;
 use crate::stack::Stack;
 use crate::state::State;
-use crate::stop::{Pace, Stop};
+use crate::stop::Stop;
 use crate::table::{self, Step, Table};
 
 /// How many files of one size are merged into one.
@@ -54,42 +55,6 @@ pub enum Merge {
     Due,
     /// All history into one file of the form that is asked for, also if it is one of another form.
     All,
-}
-
-/// How far something has come that goes through many transactions or rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Progress {
-    /// Transactions leave the live log.
-    Sealing {
-        /// How many have been sealed.
-        done: u64,
-        /// How many will be.
-        of: u64,
-    },
-    /// History files are merged.
-    Merging {
-        /// How many files.
-        files: usize,
-        /// How many rows have been gone through, in files of history and in tables.
-        done: u64,
-        /// How many there are in both.
-        of: u64,
-    },
-    /// Tables are made anew ([`RefStore::rebuild`](crate::RefStore::rebuild)).
-    Rebuilding {
-        /// How many rows have been gone through, of history and of the tables made of it.
-        done: u64,
-        /// How many there are at most.
-        of: u64,
-    },
-    /// History and tables are checked ([`verify`](crate::verify)).
-    Checking {
-        /// How many rows have been gone through: some more than once.
-        done: u64,
-        /// How many there are to go through at most.
-        of: u64,
-    },
 }
 
 /// What a compaction did.
@@ -328,14 +293,12 @@ impl Compaction<'_> {
         }
         self.stop.check()?;
         self.check_space(&[], &files)?;
-        let of = only.history_rows();
-        let progress = &mut *self.progress;
-        let mut tell = |rows: u64| progress(Progress::Merging { files: 1, done: rows.min(of), of });
-        let pace = Pace::new(self.stop, &mut tell);
-        let look = || pace.look();
         let path = self.shelves.history.path(range_of(only));
-        let env = &*self.shelves.env;
-        let history = sealed::merge(env, &path, &files, self.options.form, Stop::when(&look))?;
+        let (env, form) = (&*self.shelves.env, self.options.form);
+        let of = only.history_rows();
+        let tell = |done| (self.progress)(Progress::Merging { files: 1, done, of });
+        let history =
+            paced(self.stop, of, tell, |stop| sealed::merge(env, &path, &files, form, stop))?;
         self.shelves.sync(&self.shelves.history)?;
         self.done.rows_written += u64::from(history.rows());
         self.done.bytes_written += history.bytes();
@@ -370,20 +333,18 @@ impl Compaction<'_> {
     fn merge(&mut self, inputs: &[Arc<Table>], files: &[HistoryFile]) -> Result<Table, ReadError> {
         let (oldest, newest) = (range_of(&inputs[0]), range_of(&inputs[inputs.len() - 1]));
         let range = SeqRange { first: oldest.first, last: newest.last };
+        let (shelves, form) = (self.shelves, self.options.form);
         let of = 2 * inputs.iter().map(|table| table.history_rows()).sum::<u64>();
-        let (files_count, progress) = (inputs.len(), &mut *self.progress);
-        let mut tell = |rows: u64| {
-            progress(Progress::Merging { files: files_count, done: rows.min(of), of });
-        };
-        let pace = Pace::new(self.stop, &mut tell);
-        let look = || pace.look();
-        let stop = Stop::when(&look);
-        let env = &*self.shelves.env;
-        let path = self.shelves.history.path(range);
-        let history = sealed::merge(env, &path, files, self.options.form, stop)?;
-        self.shelves.sync(&self.shelves.history)?;
-        let table = table::merge(env, &self.shelves.tables.path(range), inputs, stop)?;
-        self.shelves.sync(&self.shelves.tables)?;
+        let tell = |done| (self.progress)(Progress::Merging { files: inputs.len(), done, of });
+        let (history, table) = paced(self.stop, of, tell, |stop| {
+            let env = &*shelves.env;
+            let path = shelves.history.path(range);
+            let history = sealed::merge(env, &path, files, form, stop)?;
+            shelves.sync(&shelves.history)?;
+            let table = table::merge(env, &shelves.tables.path(range), inputs, stop)?;
+            shelves.sync(&shelves.tables)?;
+            Ok::<_, ReadError>((history, table))
+        })?;
         self.count(&history, &table);
         Ok(self.shelves.own(table))
     }

@@ -213,9 +213,10 @@ mod new_file;
 
 mod stop;
 
+mod progress;
+
 mod ranges;
 
-#[allow(dead_code)]
 mod sealed;
 
 mod digest;
@@ -261,7 +262,7 @@ pub mod exchange;
 // The opposite of a ref store: what it replaces is gone.
 pub mod secrets;
 
-pub use compact::{CompactError, CompactOptions, Compacted, Merge, Progress};
+pub use compact::{CompactError, CompactOptions, Compacted, Merge};
 pub use edit::{Change, Deref, Edit, Expected, Target};
 pub use error::{OpenError, ReadError, RowProblem, TransactionError};
 pub use history::{
@@ -273,6 +274,7 @@ pub use name::{NAME_LEN_MAX, NameError, NameProblem, PushChange, RefName};
 pub use oid::{ObjectId, ObjectIdError};
 pub use pending::{Committed, Pending, PendingEach};
 pub use prepared::Prepared;
+pub use progress::Progress;
 pub use read::{
     At, read_object_format, read_ref_at, read_ref_with, read_seq, read_view, read_view_at,
     read_view_with,

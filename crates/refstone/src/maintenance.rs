@@ -7,11 +7,12 @@ use std::thread::{self, JoinHandle};
 use parking_lot::{Mutex, ReentrantMutex};
 use refstone_log::{CommitError, ErrorKind, Log, Seq};
 
-use crate::compact::{CompactError, CompactOptions, Compacted, Compaction, Progress};
+use crate::compact::{CompactError, CompactOptions, Compacted, Compaction};
 use crate::error::ReadError;
+use crate::progress::{Progress, paced};
 use crate::shelves::{Keep, Shelves};
 use crate::state::State;
-use crate::stop::{Pace, Stop};
+use crate::stop::Stop;
 use crate::table::Table;
 
 /// Transactions in the live log from which on a store compacts itself.
@@ -240,10 +241,9 @@ impl Inner {
             }
         }
         let of = 2 * reached.tables().iter().map(|table| table.history_rows()).sum::<u64>();
-        let mut tell = |rows: u64| progress(Progress::Rebuilding { done: rows.min(of), of });
-        let pace = Pace::new(stop, &mut tell);
-        let look = || pace.look();
-        let tables = self.shelves.rebuild(anchor, Keep::Nothing, Stop::when(&look))?;
+        let tell = |done| progress(Progress::Rebuilding { done, of });
+        let tables =
+            paced(stop, of, tell, |stop| self.shelves.rebuild(anchor, Keep::Nothing, stop))?;
         self.state.tables_merged(Arc::new(tables));
         self.merge_behind.store(0, Ordering::Relaxed);
         Ok(())

@@ -9,13 +9,14 @@ use refstone_log::{
     OsEnv, Recovery, RefLogOptions, Resting, Seq, Stage,
 };
 
-use crate::compact::{CompactError, CompactOptions, Compacted, Progress};
+use crate::compact::{CompactError, CompactOptions, Compacted};
 use crate::error::{OpenError, ReadError, TransactionError};
 use crate::holds::Holds;
 use crate::maintenance::{Compacting, Maintenance};
 use crate::name::RefName;
 use crate::pending::{Committed, Pending, PendingEach, Verdict};
 use crate::prepared::Prepared;
+use crate::progress::Progress;
 use crate::ranges::Shelf;
 use crate::refusal::Refusal;
 use crate::replay::Replay;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use refstone_log::{Anchor, ErrorKind, LogReader, OsEnv, Seq, Timestamp, VerifyReport};
 
 use crate::archive::{Parts, SealedUnit, os_env};
-use crate::compact::Progress;
 use crate::error::{OpenError, ReadError};
 use crate::history::moves_of;
+use crate::progress::{Progress, paced};
 use crate::shelves::Shelves;
-use crate::stop::{Pace, Stop};
+use crate::stop::Stop;
 use crate::table::Table;
 
 /// How often a check begins anew when files are sealed or merged while it opens them.
@@ -68,6 +68,37 @@ impl StoreReport {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.damaged_tables.is_empty()
+    }
+
+    /// Checks what was sealed, oldest first.
+    fn add_sealed(
+        &mut self,
+        shelves: &Shelves,
+        sealed: Vec<Pair>,
+        stop: Stop<'_>,
+    ) -> Result<(), OpenError> {
+        let mut reached = Timestamp::default();
+        for (unit, table) in sealed {
+            match check_history(&unit, reached, stop) {
+                Ok(()) => self.add_history(&unit),
+                Err(error) => {
+                    found(&mut self.damage, error.into())?;
+                    // There is nothing to compare the table with.
+                    continue;
+                }
+            }
+            reached = unit.file.identity().last_at;
+            match check_table(shelves, &unit, table, stop) {
+                Ok(table) => {
+                    self.tables.add(table.live_rows() + table.gone_rows(), table.bytes());
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    self.missing_tables.push(error);
+                }
+                Err(error) => self.damaged_tables.push(error),
+            }
+        }
+        Ok(())
     }
 
     /// They come oldest first.
@@ -130,9 +161,11 @@ struct Checking {
 struct Opened {
     live: Option<LogReader>,
     shelves: Shelves,
-    /// Each history file that opens, and the table that goes with it.
-    sealed: Vec<(SealedUnit, Result<Arc<Table>, ReadError>)>,
+    sealed: Vec<Pair>,
 }
+
+/// A history file that opens, and the table that goes with it.
+type Pair = (SealedUnit, Result<Arc<Table>, ReadError>);
 
 impl Checking {
     /// Opens everything; `None` if something was sealed or merged meanwhile.
@@ -160,31 +193,8 @@ impl Checking {
         let Checking { mut report, opened } = self;
         let Some(Opened { live, shelves, sealed }) = opened else { return Ok(report) };
         let of = PASSES * sealed.iter().map(|(unit, _)| u64::from(unit.file.rows())).sum::<u64>();
-        let mut tell = |rows: u64| progress(Progress::Checking { done: rows.min(of), of });
-        let pace = Pace::new(Stop::NEVER, &mut tell);
-        let look = || pace.look();
-        let stop = Stop::when(&look);
-        let mut reached = Timestamp::default();
-        for (unit, table) in sealed {
-            match check_history(&unit, reached, stop) {
-                Ok(()) => report.add_history(&unit),
-                Err(error) => {
-                    found(&mut report.damage, error.into())?;
-                    // There is nothing to compare the table with.
-                    continue;
-                }
-            }
-            reached = unit.file.identity().last_at;
-            match check_table(&shelves, &unit, table, stop) {
-                Ok(table) => {
-                    report.tables.add(table.live_rows() + table.gone_rows(), table.bytes());
-                }
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    report.missing_tables.push(error);
-                }
-                Err(error) => report.damaged_tables.push(error),
-            }
-        }
+        let tell = |done| progress(Progress::Checking { done, of });
+        paced(Stop::NEVER, of, tell, |stop| report.add_sealed(&shelves, sealed, stop))?;
         // A frame proves that its bytes are as they were written, not that they make sense.
         if let Some(Err(error)) = live.map(|live| check_moves(live, shelves.dir()))
             && report.damage.is_empty()
@@ -241,12 +251,7 @@ fn found(damage: &mut Vec<OpenError>, error: OpenError) -> Result<(), OpenError>
 }
 
 /// Whether the writer has sealed or merged since the files were opened.
-fn is_past(
-    dir: &Path,
-    shelves: &Shelves,
-    anchor: Anchor,
-    opened: &[(SealedUnit, Result<Arc<Table>, ReadError>)],
-) -> bool {
+fn is_past(dir: &Path, shelves: &Shelves, anchor: Anchor, opened: &[Pair]) -> bool {
     let sealed = match LogReader::open(&OsEnv, dir) {
         Ok(now) => now.anchor() != anchor,
         Err(_) => false,

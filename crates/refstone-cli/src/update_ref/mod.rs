@@ -155,7 +155,7 @@ fn owner() -> OsString {
     name.unwrap_or_else(|| format!("uid:{uid}")).into()
 }
 
-/// The commands of one input, run on a store.
+/// The commands of one input, run on a store: what git-update-ref(1) calls a session.
 struct Session<'a> {
     store: &'a RefStore,
     actor: Vec<u8>,

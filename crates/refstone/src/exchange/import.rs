@@ -11,12 +11,13 @@ use refstone_log::{
 };
 
 use super::{ExchangeError, GitRefs, ReflogEntry, Steps, Tell};
-use crate::compact::{self, CompactOptions};
+use crate::compact::CompactOptions;
 use crate::edit::Target;
 use crate::error::OpenError;
 use crate::maintenance::Compacting;
 use crate::name::RefName;
 use crate::oid::ObjectId;
+use crate::progress;
 use crate::store::{CreateOptions, OpenOptions, RefStore};
 
 /// Who moves refs where the source has a state and no move that leads to it.
@@ -252,7 +253,7 @@ fn compact(dir: &Path, steps: &mut Steps<'_, '_>) -> Result<(), ExchangeError> {
     let mut told = Ok(());
     if store.compaction_is_due() {
         store.compact(CompactOptions::default(), &mut |progress| {
-            if let compact::Progress::Sealing { done, of } = progress
+            if let progress::Progress::Sealing { done, of } = progress
                 && told.is_ok()
             {
                 told = steps.tell_of("sealing", done, Some(of));

@@ -193,8 +193,8 @@ fn store_of_many(numbers: &mut Numbers, format: ObjectFormat) -> Scratch {
 /// Questions of each kind that are asked each time.
 const STEPS: usize = 2;
 
-// Breaks: a chunk told by the base of another; a span that begins or
-// ends one transaction off; going on with a chunk from the other end.
+// Breaks: a chunk told by the base of another; a span that begins or ends one transaction off; going on
+// with a chunk from the other end.
 #[test]
 fn what_a_ref_did_is_told_alike_wherever_its_moves_lie() {
     for format in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
