@@ -5,6 +5,16 @@ cd "$(dirname "$0")"
 
 step() { printf '\n== %s\n' "$*"; }
 
+# On a full disk whatever runs then fails, whether it has to do with space or not.
+needed_kib=$((6 * 1024 * 1024))
+built_kib=$(du -sck target bench/target 2>/dev/null | tail -n 1 | cut -f 1)
+free_kib=$(df -Pk . | awk 'NR == 2 { print $4 }')
+if [ $((built_kib + free_kib)) -lt "$needed_kib" ]; then
+    echo "test.sh: builds and tests take some 6 GiB under target/ and bench/target/;" \
+        "$((built_kib / 1024)) MiB are there and $((free_kib / 1024)) MiB are free: make room, and run it again" >&2
+    exit 1
+fi
+
 step "format and lints"
 cargo fmt --all -- --check
 cargo clippy --workspace --all-targets -- -D warnings

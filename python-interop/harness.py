@@ -28,14 +28,22 @@ GIT_ENVIRONMENT = {
 ZERO = "0" * 40
 
 
+def run(*command, **options):
+    """Runs a command that must succeed; what it said stands in the failure if it does not."""
+    done = subprocess.run(command, capture_output=True, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")
+    return done
+
+
 def git(directory, *arguments):
     """Runs git, and returns what it prints."""
-    return subprocess.run(["git", *arguments], cwd=directory, env=GIT_ENVIRONMENT, check=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout.strip()
+    return run("git", *arguments, cwd=directory, env=GIT_ENVIRONMENT, text=True,
+               stdin=subprocess.DEVNULL).stdout.strip()
 
 
 def refstone(*arguments, **options):
-    return subprocess.run([REFSTONE, *arguments], check=True, capture_output=True, **options)
+    return run(REFSTONE, *arguments, **options)
 
 
 def live_log(repository):

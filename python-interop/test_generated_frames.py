@@ -3,10 +3,11 @@
 import json
 import os
 import pathlib
-import subprocess
 
 import pyarrow as pa
 import pytest
+
+from harness import run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARIES = pathlib.Path(os.environ.get("REFSTONE_BIN", ROOT / "target/debug/refstone")).parent
@@ -15,7 +16,7 @@ SEEDS = (1, 2)
 
 def corpus(directory, seed, kind):
     """Logs of generated transactions, each beside the rows that must be found in it."""
-    subprocess.run([BINARIES / "frame_corpus", directory, str(seed)], check=True)
+    run(BINARIES / "frame_corpus", directory, str(seed), text=True)
     logs = sorted((directory / kind).iterdir())
     assert len(logs) == 24
     return logs

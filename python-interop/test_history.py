@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 
 import duckdb
 import polars
@@ -11,7 +10,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import refstone_audit
-from harness import ROOT
+from harness import ROOT, run
 
 GOLDEN = ROOT / "tests" / "golden"
 FORMS = ["full", "derived"]
@@ -35,7 +34,7 @@ def corpus(tmp_path_factory):
     write = ["cargo", "test", "--quiet", "--package", "refstone", "--lib", "--", "--ignored",
              "--exact", "sealed::tests::golden::write_corpus"]
     environment = {**os.environ, "REFSTONE_HISTORY_CORPUS": str(directory)}
-    subprocess.run(write, cwd=ROOT, env=environment, check=True, capture_output=True)
+    run(*write, cwd=ROOT, env=environment, text=True)
     (directory / "log.arrow").symlink_to(directory / "log" / "refs.arrow")
     return directory
 
