@@ -14,6 +14,7 @@ use crate::interrupt::{self, Interrupt};
 use crate::meter::{Meter, MeterOptions};
 use crate::output::Output;
 use crate::repo;
+use crate::text;
 
 /// Take transactions out of the live log
 ///
@@ -108,13 +109,15 @@ impl Compact {
             };
             return format!("nothing to do: all up to transaction {sealed_seq} is sealed{one}");
         }
-        format!("{}: {rows_written} moves and {bytes_written} bytes written", done.join(", and "))
+        let moves = text::count(*rows_written, "move");
+        format!("{}: {moves} and {bytes_written} bytes written", done.join(", and "))
     }
 }
 
 fn done(Compacted { sealed, sealed_seq, merged, reformed, .. }: &Compacted) -> Vec<String> {
-    let sealed = (*sealed > 0).then(|| format!("sealed {sealed} transactions, up to {sealed_seq}"));
-    let merged = (*merged > 0).then(|| format!("merged {merged} files"));
+    let transactions = || text::count(*sealed, "transaction");
+    let sealed = (*sealed > 0).then(|| format!("sealed {}, up to {sealed_seq}", transactions()));
+    let merged = (*merged > 0).then(|| format!("merged {}", text::count(*merged, "file")));
     let reformed =
         (*reformed > 0).then(|| "wrote the file of history anew in another form".to_owned());
     [sealed, merged, reformed].into_iter().flatten().collect()

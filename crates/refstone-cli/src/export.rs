@@ -144,11 +144,16 @@ impl Told {
 
     fn line(&self) -> String {
         match self {
-            Told::Git(Report { path, ref_format, refs, entries, .. }) => format!(
-                "exported {refs} references and {entries} reflog entries to {path} ({ref_format})"
-            ),
+            Told::Git(Report { path, ref_format, refs, entries, .. }) => {
+                let refs = text::count(*refs, "reference");
+                let entries = match entries {
+                    1 => "1 reflog entry".to_owned(),
+                    _ => format!("{entries} reflog entries"),
+                };
+                format!("exported {refs} and {entries} to {path} ({ref_format})")
+            }
             Told::History { path, format, moves } => {
-                format!("exported {moves} moves to {path} ({format})")
+                format!("exported {} to {path} ({format})", text::count(*moves, "move"))
             }
         }
     }

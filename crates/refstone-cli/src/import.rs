@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::exit::{CODES, Failure, note};
 use crate::meter::{Meter, MeterOptions, NOTHING_MADE};
 use crate::output::Output;
-use crate::text;
+use crate::text::{self, count};
 
 /// Make a repository of a git repository's references, or of a stream of moves
 ///
@@ -120,7 +120,8 @@ impl Import {
         }
         let Report { path, refs, moves, left_out, .. } = report;
         left_out.iter().for_each(|what| note(&format!("left out: {what}")));
-        let line = format!("imported {refs} references and {moves} past moves into {path}");
+        let (refs, moves) = (count(refs, "reference"), count(moves, "past move"));
+        let line = format!("imported {refs} and {moves} into {path}");
         output.line(&[line.as_bytes()])?;
         output.finish()
     }

@@ -11,6 +11,7 @@ use crate::exit::{CODES, Failure};
 use crate::meter::{Meter, MeterOptions};
 use crate::output::Output;
 use crate::repo;
+use crate::text::count;
 
 /// Make the tables anew from history
 ///
@@ -72,7 +73,8 @@ fn line(rebuilt: &JsonRebuilt) -> String {
     match rebuilt {
         JsonRebuilt { tables: 0, .. } => "nothing to do: nothing has been sealed yet".to_owned(),
         JsonRebuilt { tables, rows, bytes } => {
-            format!("made {tables} tables: {rows} rows, {bytes} bytes")
+            let (tables, rows) = (count(*tables, "table"), count(*rows, "row"));
+            format!("made {tables}: {rows}, {bytes} bytes")
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::exit::{CODES, Failure};
 use crate::mend::{Made, made};
 use crate::output::Output;
 use crate::repo;
-use crate::text::{self, ranges};
+use crate::text::{self, count, ranges};
 
 /// Make a sound log of a damaged one
 ///
@@ -120,7 +120,8 @@ fn say(output: &mut Output, repaired: &Repaired) -> Result<(), Failure> {
     let line = match transactions {
         0 => format!("repaired: no transaction {would}saved"),
         _ => {
-            format!("repaired: {transactions} transactions {would}saved, the newest is {last_seq}")
+            let transactions = count(*transactions, "transaction");
+            format!("repaired: {transactions} {would}saved, the newest is {last_seq}")
         }
     };
     output.line(&[line.as_bytes()])?;

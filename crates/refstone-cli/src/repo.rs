@@ -115,8 +115,8 @@ fn has_unpublished_tail(dir: &Path) -> Result<bool, Failure> {
 pub(crate) fn tell_recovery(recovery: &Recovery) {
     if recovery.proved > 0 {
         note(&format!(
-            "recovered {} transactions that a crash had left behind the published end",
-            recovery.proved
+            "recovered {} that a crash had left behind the published end",
+            text::count(recovery.proved, "transaction")
         ));
     }
     if let Some(torn) = &recovery.torn {

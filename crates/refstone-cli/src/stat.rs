@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::exit::{self, CODES, Failure};
 use crate::output::Output;
 use crate::repo;
+use crate::text::count;
 
 /// Tell what a log consists of
 ///
@@ -162,15 +163,18 @@ fn lines(survey: &Survey) -> Vec<String> {
         format!("durable    up to transaction {}", survey.durable_seq),
         format!("sealed     up to transaction {}", survey.sealed_seq),
         format!(
-            "live       {} transactions, {} moves, {} of {} bytes",
-            live.transactions, live.rows, live.bytes, live.file_bytes
+            "live       {}, {}, {} of {} bytes",
+            count(live.transactions, "transaction"),
+            count(live.rows, "move"),
+            live.bytes,
+            live.file_bytes
         ),
     ];
     lines.extend(survey.history.iter().map(history_line));
     lines.extend(survey.tables.iter().map(table_line));
     let rows = rows(survey);
     let each = per_row(survey.directory_bytes, rows)
-        .map_or_else(String::new, |each| format!(", {each} for each of {rows} moves"));
+        .map_or_else(String::new, |each| format!(", {each} for each of {}", count(rows, "move")));
     lines.push(format!("directory  {} bytes{each}", survey.directory_bytes));
     lines.push(ELSEWHERE.to_owned());
     lines
@@ -179,11 +183,12 @@ fn lines(survey: &Survey) -> Vec<String> {
 fn history_line(part: &HistoryPart) -> String {
     let HistoryPart { first, last, rows, bytes, form, .. } = part;
     let each = per_row(*bytes, *rows).unwrap_or_default();
-    let form = form.name();
-    format!("history    {first} to {last}: {rows} moves, {bytes} bytes, {each} for each, {form}")
+    let (moves, form) = (count(*rows, "move"), form.name());
+    format!("history    {first} to {last}: {moves}, {bytes} bytes, {each} for each, {form}")
 }
 
 fn table_line(part: &TablePart) -> String {
     let TablePart { first, last, live_rows, gone_rows, bytes, .. } = part;
-    format!("table      {first} to {last}: {live_rows} rows, {gone_rows} gone, {bytes} bytes")
+    let rows = count(*live_rows, "row");
+    format!("table      {first} to {last}: {rows}, {gone_rows} gone, {bytes} bytes")
 }

@@ -1,7 +1,7 @@
 //! Raw bytes as text: for JSON as the log's columns hold them, for people without what would drive
 //! their terminal.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -39,6 +39,12 @@ pub(crate) fn printable(raw: &[u8]) -> String {
 /// A path. No program takes it back from here, so a backslash stands for itself.
 pub(crate) fn path(path: &Path) -> String {
     printable_name(path.as_os_str().as_bytes())
+}
+
+/// So many of something: `1 file`, `2 files`.
+pub(crate) fn count(number: impl Copy + Display + PartialEq + From<u8>, one: &str) -> String {
+    let s = if number == 1.into() { "" } else { "s" };
+    format!("{number} {one}{s}")
 }
 
 /// Ranges of sequences, for JSON.

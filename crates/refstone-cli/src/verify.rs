@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::meter::{Meter, MeterOptions};
 use crate::output::Output;
 use crate::repo;
-use crate::text;
+use crate::text::{self, count};
 
 /// Check every byte of the log
 ///
@@ -162,7 +162,7 @@ fn say(report: &StoreReport) -> Result<(), Failure> {
         output.line(&[format!("{verdict}: {}", all(report)).as_bytes()])?;
         output.line(&[format!("live log: {}", counts(live)).as_bytes()])?;
         output.line(&[history(report).as_bytes()])?;
-        output.line(&[format!("tables: {}", files(&report.tables, "rows")).as_bytes()])?;
+        output.line(&[format!("tables: {}", files(&report.tables, "row")).as_bytes()])?;
     } else {
         output.line(&[format!("{verdict}: {}", counts(live)).as_bytes()])?;
     }
@@ -189,20 +189,20 @@ fn say(report: &StoreReport) -> Result<(), Failure> {
         );
     }
     if !report.missing_tables.is_empty() {
-        let count = report.missing_tables.len();
-        exit::note(&format!("{count} tables are missing; the next opening makes them of history"));
+        let missing = count(report.missing_tables.len(), "table");
+        exit::note(&format!("missing: {missing}; the next opening makes them of history"));
     }
     Ok(())
 }
 
 fn all(report: &StoreReport) -> String {
-    let moves = report.history.rows + report.live.rows;
+    let moves = count(report.history.rows + report.live.rows, "move");
     let newest = report.live.last_seq.max(report.sealed_seq);
-    format!("{moves} moves, the newest of transaction {newest}")
+    format!("{moves}, the newest of transaction {newest}")
 }
 
 fn history(report: &StoreReport) -> String {
-    let line = format!("history: {}", files(&report.history, "moves"));
+    let line = format!("history: {}", files(&report.history, "move"));
     match report.sound_history.as_slice() {
         [] => line,
         sound => format!("{line}, of the transactions {}", text::show_ranges(sound)),
@@ -210,23 +210,26 @@ fn history(report: &StoreReport) -> String {
 }
 
 fn files(Checked { files, rows, bytes, .. }: &Checked, of: &str) -> String {
-    format!("{files} files, {rows} {of}, {bytes} bytes")
+    format!("{}, {}, {bytes} bytes", count(*files, "file"), count(*rows, of))
 }
 
 fn counts(report: &VerifyReport) -> String {
     let VerifyReport { transactions, rows, first_seq, last_seq, bytes, .. } = report;
     match transactions {
         0 => format!("no transactions, {bytes} bytes"),
-        _ => format!(
-            "{transactions} transactions ({first_seq} to {last_seq}), {rows} moves, {bytes} bytes"
-        ),
+        _ => {
+            let transactions = count(*transactions, "transaction");
+            let rows = count(*rows, "move");
+            format!("{transactions} ({first_seq} to {last_seq}), {rows}, {bytes} bytes")
+        }
     }
 }
 
 fn unpublished(report: &VerifyReport) -> String {
     format!(
-        "behind the published end: {} whole transactions and {} bytes of an unfinished one; they \
-         are in flight, or what a crash left for the next open to take up",
-        report.unpublished, report.unfinished_bytes
+        "behind the published end: {} and {} bytes of an unfinished one; they are in flight, or \
+         what a crash left for the next open to take up",
+        count(report.unpublished, "whole transaction"),
+        report.unfinished_bytes
     )
 }

@@ -111,7 +111,7 @@ fn tables_are_made_anew() {
     fs::write(&table, b"nonsense").unwrap();
     assert_eq!(repo.run("refs", &[]).done(), refs, "history has it as well");
     let told = repo.run("rebuild", &[]);
-    assert!(told.done().starts_with("made 1 tables: 2 rows, "), "{told:?}");
+    assert!(told.done().starts_with("made 1 table: 2 rows, "), "{told:?}");
     assert_eq!(fs::read(&table).unwrap(), sound);
     let told = &repo.run("rebuild", &["--json"]).json()[0];
     assert_eq!(*told, json!({"tables": 1, "rows": 2, "bytes": sound.len()}));
@@ -195,10 +195,10 @@ fn verify_checks_what_was_sealed() {
     repo.run("compact", &[]).done();
     fill(&repo, 1);
     let told = repo.run("verify", &[]);
-    let first = "sound: 7 moves, the newest of transaction 7\nlive log: 1 transactions (7 to 7), ";
+    let first = "sound: 7 moves, the newest of transaction 7\nlive log: 1 transaction (7 to 7), ";
     assert!(told.done().starts_with(first), "{told:?}");
-    assert!(told.done().contains("\nhistory: 1 files, 6 moves, "), "{told:?}");
-    assert!(told.done().contains("\ntables: 1 files, 2 rows, "), "{told:?}");
+    assert!(told.done().contains("\nhistory: 1 file, 6 moves, "), "{told:?}");
+    assert!(told.done().contains("\ntables: 1 file, 2 rows, "), "{told:?}");
 
     let table = repo.log_dir().join("tables/1-6.arrow");
     let kept = fs::read(&table).unwrap();

@@ -101,7 +101,7 @@ fn a_damaged_schema_is_taken_from_a_copy() {
     fs::write(repo.live(), bytes).unwrap();
     repo.run("repair", &[]).failed(1, "--schema-from");
     let told = repo.run("repair", &["--schema-from", copy.to_str().unwrap()]);
-    assert!(told.done().contains("1 transactions saved") && told.done().contains("lost: nothing"));
+    assert!(told.done().contains("1 transaction saved") && told.done().contains("lost: nothing"));
     assert!(repo.run("refs", &[]).done().contains("refs/heads/a"));
 }
 

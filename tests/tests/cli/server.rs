@@ -94,7 +94,7 @@ fn a_push_creates_its_repository_and_reading_works_beside_the_server() {
     let expected = format!("{head} refs/heads/b\n{head} refs/heads/main\n");
     assert_eq!(run(["refs", path]).done(), expected);
     assert_eq!(run(["log", path]).done().lines().count(), 2);
-    assert!(run(["verify", path]).done().starts_with("sound: 1 transactions"));
+    assert!(run(["verify", path]).done().starts_with("sound: 1 transaction"));
     run(["update-ref", path, "--stdin"]).failed(3, "another writer holds this lock");
 
     let listed = git::run(work.path(), &["ls-remote", &format!("{}new.git", server.url)]);

@@ -40,7 +40,7 @@ fn damage_is_located_and_ends_with_one() {
     let told = repo.run("verify", &[]);
     told.failed(1, "error: ");
     told.failed(1, "where transaction 2 belongs");
-    assert!(told.stdout.starts_with(b"sound up to the damage: 1 transactions (1 to 1), 2 moves"));
+    assert!(told.stdout.starts_with(b"sound up to the damage: 1 transaction (1 to 1), 2 moves"));
     let told = repo.run("verify", &["--json"]);
     assert_eq!(told.code, 1);
     let report: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
@@ -74,7 +74,7 @@ fn beside_a_writer_a_transaction_in_flight_is_no_damage() {
     assert_eq!(report["unpublished"], 1);
     let told = repo.run("verify", &[]);
     assert!(
-        told.done().contains("1 whole transactions and 0 bytes of an unfinished one"),
+        told.done().contains("1 whole transaction and 0 bytes of an unfinished one"),
         "{told:?}"
     );
 }
@@ -118,7 +118,7 @@ fn a_copy_without_tables_is_sound_with_a_note() {
     std::fs::remove_dir_all(repo.log_dir().join("tables")).unwrap();
     let told = repo.run("verify", &[]);
     assert!(told.done().starts_with("sound: "), "{told:?}");
-    assert!(told.stderr.contains("note: 1 tables are missing"), "{told:?}");
+    assert!(told.stderr.contains("note: missing: 1 table"), "{told:?}");
     let report = &repo.run("verify", &["--json"]).json()[0];
     assert_eq!((&report["ok"], &report["damaged_tables"]), (&true.into(), &json!([])));
     assert_eq!(report["missing_tables"].as_array().unwrap().len(), 1);
