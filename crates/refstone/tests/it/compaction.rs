@@ -1,12 +1,15 @@
 //! What leaves the live log, and what is read of it then.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use refstone::{
-    At, CompactError, CompactOptions, Edit, HistoryForm, Merge, ObjectId, RefName, RefStore, Seq,
-    history, history_after, history_newest_first, read_view, read_view_at, read_view_with,
+    At, CompactError, CompactOptions, Compacting, CreateOptions, Edit, Env, HistoryForm, Merge,
+    ObjectId, OpenOptions, OsEnv, RefName, RefStore, Seq, Timestamp, history, history_after,
+    history_newest_first, read_view, read_view_at, read_view_with,
 };
+use refstone_log::EnvLayer;
 
 use crate::common::{
     Scratch, commit_until_due, compact, env_with, fill, head, listing, moves, names, oid, tx,
@@ -117,6 +120,44 @@ fn the_refs_of_any_moment_are_read_back() {
     }
     let early = read_view_at(&scratch.dir(), At::Time(refstone::Timestamp::from_micros(0)));
     assert_eq!(early.unwrap().seq(), Seq::ZERO);
+}
+
+/// The operating system with a clock that stands still.
+#[derive(Debug, Default)]
+struct Still(AtomicI64);
+
+impl EnvLayer for Still {
+    fn below(&self) -> &dyn Env {
+        &OsEnv
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+// Breaks: `<` for `<=` where the newest time of a history file is compared with the one asked for.
+#[test]
+fn a_time_that_several_files_have_means_the_last_transaction_of_it() {
+    let clock = Arc::new(Still(AtomicI64::new(1_000_000)));
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("refstone");
+    RefStore::create(&dir, &CreateOptions::default()).unwrap();
+    let options = OpenOptions::default().env(clock.clone()).compacting(Compacting::ByHand);
+    let store = RefStore::open_with(&dir, options).unwrap();
+    let set = |number| store.commit(&tx([Edit::set(head("a"), oid(number))])).unwrap().seq();
+    for number in 1..30 {
+        set(number);
+    }
+    compact(&store);
+    let last_then = set(30);
+    compact(&store);
+    clock.0.store(2_000_000, Ordering::Relaxed);
+    set(31);
+    compact(&store);
+    assert!(names(&dir.join("history")).len() > 1, "two files have the time");
+    let view = read_view_at(&dir, At::Time(Timestamp::from_micros(1_000_000))).unwrap();
+    assert_eq!(view.seq(), last_then);
 }
 
 #[test]
