@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::seq::Seq;
 
+/// The directory of a log, wherever the current one will be: files are opened later on, too.
+pub(crate) fn settled(dir: &Path) -> PathBuf {
+    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
+}
+
 /// The live log.
 pub(crate) fn live(dir: &Path) -> PathBuf {
     dir.join("refs.arrow")

@@ -163,13 +163,12 @@ impl Log {
         observer: Arc<dyn Observer>,
         replay: &mut dyn FnMut(&Frame<'_>),
     ) -> Result<(Log, Recovery), OpenError> {
+        let dir = &files::settled(dir);
         let lock = create::lock(&*env, dir)?;
         let recovered = recover(&*env, dir, replay)?;
         // Whoever gave the file its name may have died before the name was durable.
         create::sync_names(&*env, dir)?;
         let report = recovered.report.clone();
-        // It opens files later on, too, when another directory may be the current one.
-        let dir = &std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         let inner = Inner::new(options, env, dir, recovered, observer, lock);
         let inner = inner.map_err(OpenError::io(&files::live(dir), "measure"))?;
         Ok((Log { inner: Arc::new(Owned(inner)) }, report))

@@ -140,6 +140,7 @@ impl SecretLog {
     /// [`Locked`](OpenError::Locked) if somebody writes the log, [`Kind`](OpenError::Kind) if it is
     /// one of refs, [`Corrupt`](OpenError::Corrupt) if it is damaged; then it was not changed.
     pub fn open(env: Arc<dyn Env>, dir: &Path) -> Result<SecretLog, OpenError> {
+        let dir = &*files::settled(dir);
         // Before the lock, which would leave its file where there is no log.
         open_live(&*env, dir)?;
         let lock = create::lock(&*env, dir)?;
@@ -240,20 +241,22 @@ impl SecretLog {
 
     fn check(&self, actor: &[u8], key: &[u8], value: Option<&[u8]>) -> Result<(), AppendError> {
         let name_fits = !key.is_empty() && key.len() <= SECRET_NAME_LEN_MAX;
+        let value_len = value.map_or(0, <[u8]>::len);
         let problem = if !name_fits {
-            "the key of a secret has 1 to 255 bytes"
+            format!("the key of a secret has 1 to 255 bytes, and this one has {}", key.len())
         } else if actor.len() > SECRET_NAME_LEN_MAX {
-            "the actor of a secret has up to 255 bytes"
-        } else if value.is_some_and(|value| value.len() > SECRET_LEN_MAX) {
-            "a secret has up to 65536 bytes"
+            format!("the actor of a secret has up to 255 bytes, and this one has {}", actor.len())
+        } else if value_len > SECRET_LEN_MAX {
+            format!("a secret has up to 65536 bytes, and this one has {value_len}")
         } else if self.is_full_for(key) && self.makes_room_for(key).is_none() {
-            "there are up to 1024 secrets"
+            "there are 1024 secrets, and no more are possible: delete one that is not needed"
+                .to_owned()
         } else if self.newest >= Seq::MAX {
-            "the log has used up its sequences"
+            "the log has used up its sequences".to_owned()
         } else {
             return Ok(());
         };
-        Err(AppendError::Invalid(problem.to_owned()))
+        Err(AppendError::Invalid(problem))
     }
 
     fn is_full_for(&self, key: &[u8]) -> bool {

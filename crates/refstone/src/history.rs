@@ -11,7 +11,7 @@ use crate::archive::{Part, Parts, open_unit, os_env};
 use crate::error::{OpenError, ReadError};
 use crate::fit::open_live;
 use crate::name::RefName;
-use crate::ranges::SeqRange;
+use crate::ranges::{SeqRange, settled};
 use crate::row::RefMove;
 use crate::sealed::HistoryFile;
 use crate::shelves::Shelves;
@@ -118,7 +118,7 @@ fn follow(
     let mut history = History {
         durable,
         env: env.clone(),
-        dir: dir.to_owned(),
+        dir: settled(dir),
         of: of.cloned(),
         after,
         sealed: VecDeque::new(),
@@ -434,10 +434,11 @@ impl NewestFirst {
         durable: Seq,
         of: Option<&RefName>,
     ) -> Result<NewestFirst, OpenError> {
-        let live = open_live(&**env, dir);
+        let dir = settled(dir);
+        let live = open_live(&**env, &dir);
         let mut newest = NewestFirst {
             env: env.clone(),
-            dir: dir.to_owned(),
+            dir,
             of: of.cloned(),
             before: Seq::MAX,
             live: None,

@@ -14,6 +14,11 @@ pub(crate) struct SeqRange {
     pub(crate) last: Seq,
 }
 
+/// The directory of a store, wherever the current one will be: files are opened later on, too.
+pub(crate) fn settled(store: &Path) -> PathBuf {
+    std::path::absolute(store).unwrap_or_else(|_| store.to_owned())
+}
+
 /// A directory of files that are named `<first>-<last>.<extension>`.
 #[derive(Clone, Debug)]
 pub(crate) struct Shelf {

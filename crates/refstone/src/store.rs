@@ -17,7 +17,7 @@ use crate::name::RefName;
 use crate::pending::{Committed, Pending, PendingEach, Verdict};
 use crate::prepared::Prepared;
 use crate::progress::Progress;
-use crate::ranges::Shelf;
+use crate::ranges::{Shelf, settled};
 use crate::refusal::Refusal;
 use crate::replay::Replay;
 use crate::row;
@@ -221,8 +221,7 @@ impl RefStore {
     /// As [`RefStore::open`].
     pub fn open_with(dir: &Path, options: OpenOptions) -> Result<RefStore, OpenError> {
         let OpenOptions { env, compacting, min_free, mode, resting } = options;
-        // Files are opened later on, too, when another directory may be the current one.
-        let dir = &std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        let dir = &*settled(dir);
         let state = Arc::new(State::default());
         let mut replay = Replay::default();
         let options = LogOptions { min_free, mode, resting };
