@@ -355,8 +355,9 @@ impl Log {
     /// Takes the transactions up to `through` (or up to the newest durable one, if that is less)
     /// out of the live file, after `sealer` has made them durable elsewhere.
     ///
-    /// Appends keep staging meanwhile; commits wait for two syncs at most. Readers that hold the
-    /// old file finish undisturbed. Returns `None` if nothing was to leave.
+    /// Appends keep staging meanwhile. Commits wait for the swap, which copies what was committed
+    /// last and takes two syncs of a small file and its directory, and for what else the disk is busy
+    /// with. Readers that hold the old file finish undisturbed. Returns `None` if nothing was to leave.
     ///
     /// # Errors
     /// If sealing or a file operation failed: before the swap the log serves on as before, after

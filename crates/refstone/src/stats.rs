@@ -45,11 +45,4 @@ impl Stats {
         let nanos = self.sync_time.as_nanos().checked_div(u128::from(self.syncs))?;
         u64::try_from(nanos).ok().map(Duration::from_nanos)
     }
-
-    /// How long a thread that had to wait for another waited, in the mean; `None` before the first.
-    #[must_use]
-    pub fn lock_wait_mean(&self) -> Option<Duration> {
-        let nanos = self.lock_wait_time.as_nanos().checked_div(u128::from(self.lock_waits))?;
-        u64::try_from(nanos).ok().map(Duration::from_nanos)
-    }
 }

@@ -488,7 +488,8 @@ impl RefStore {
     }
 
     /// Takes all durable transactions out of the live log now: they become sealed history, and
-    /// tables below the view. Commits go on meanwhile; they wait for two syncs at most.
+    /// tables below the view. Commits go on meanwhile; they wait as long as
+    /// [`Log::rewrite`](refstone_log::Log::rewrite) says.
     ///
     /// Nobody needs to call this: a store compacts itself before its live log becomes long (see
     /// [`Compacting`]). `progress` is called every thousand transactions.
