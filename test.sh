@@ -17,8 +17,13 @@ fi
 
 step "format and lints"
 cargo fmt --all -- --check
+for apart in bench bench/levers fuzz; do (cd "$apart" && cargo fmt -- --check); done
 cargo clippy --workspace --all-targets -- -D warnings
 cargo clippy -p refstone-tests --features shuttle,refstone-log/sabotage --test models -- -D warnings
+
+for apart in bench/levers fuzz; do
+    (cd "$apart" && CARGO_TARGET_DIR="$OLDPWD/target" cargo clippy --all-targets -- -D warnings)
+done
 
 step "documentation"
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
@@ -44,5 +49,5 @@ cargo run -p refstone-tests --bin red_proofs
 
 step "benches, in small"
 mkdir -p bench/target
-(cd bench && NORNIR_BENCH_PREVIEW=1 cargo run --release --quiet --example nornir-bench) \
-    >bench/target/preview.log 2>&1 || { tail -n 40 bench/target/preview.log; exit 1; }
+(cd bench && cargo test --release && cargo clippy --release --all-targets -- -D warnings) \
+    >bench/target/tests.log 2>&1 || { tail -n 60 bench/target/tests.log; exit 1; }
