@@ -6,6 +6,7 @@
 //! compacts them at once into one that has.
 
 mod bytes;
+mod footer;
 mod read;
 mod write;
 
@@ -18,6 +19,8 @@ const MAGIC: &[u8; 4] = b"REFT";
 
 const REF_BLOCK: u8 = b'r';
 const LOG_BLOCK: u8 = b'g';
+
+const INDEX_BLOCK: u8 = b'i';
 
 /// Type byte and length of a block.
 const BLOCK_HEADER_LEN: usize = 4;
@@ -35,9 +38,6 @@ fn footer_len(format: ObjectFormat) -> usize {
     header_len(format) + 5 * 8 + 4
 }
 
-/// Where the position of the logs stands, counted from the end of the header's copy.
-const LOG_POSITION: usize = 3 * 8;
-
 fn version(format: ObjectFormat) -> u8 {
     match format {
         ObjectFormat::Sha1 => 1,
@@ -52,4 +52,5 @@ mod kind {
     pub(super) const OBJECT_PEELED: u8 = 2;
     pub(super) const SYMBOLIC: u8 = 3;
     pub(super) const LOG_UPDATE: u8 = 1;
+    pub(super) const INDEX: u8 = 0;
 }

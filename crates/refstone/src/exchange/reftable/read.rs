@@ -13,10 +13,8 @@ use refstone_log::ObjectFormat;
 use super::super::reflog::Identity;
 use super::super::{ExchangeError, GitRefs, GitRepository, ReflogEntry, Steps, Tell};
 use super::bytes::{Cursor, Problem};
-use super::{
-    BLOCK_HEADER_LEN, LOG_BLOCK, LOG_POSITION, MAGIC, REF_BLOCK, footer_len, header_len, kind,
-    version,
-};
+use super::footer::Footer;
+use super::{BLOCK_HEADER_LEN, INDEX_BLOCK, LOG_BLOCK, REF_BLOCK, header_len, kind};
 use crate::edit::Target;
 use crate::name::RefName;
 use crate::oid::ObjectId;
@@ -112,23 +110,23 @@ impl Stack {
         format: ObjectFormat,
         steps: &mut Steps<'_, '_>,
     ) -> Result<(), Ended> {
-        let end = table.len().checked_sub(footer_len(format));
-        let end = end.ok_or(Cursor::at(table, 0).problem("it is too short"))?;
-        let mut header = Cursor::at(table, 0);
-        if header.take(4)? != MAGIC || header.number(1)? != u64::from(version(format)) {
-            return Err(header.problem("no header of a table of this object format").into());
-        }
-        let block_size = header.length(3)?;
-        let logs = Cursor::at(table, end + header_len(format) + LOG_POSITION).length(8)?;
-        let blocks = Blocks { bytes: &table[..end], format, block_size };
-        blocks.refs(&mut |name, value| {
+        let footer = Footer::read(table, format)?;
+        let blocks = Blocks { bytes: &table[..footer.end], format, block_size: footer.block_size };
+        let behind = blocks.refs(&mut |name, value| {
             self.refs.insert(name, value);
             steps.step()
         })?;
-        blocks.logs(logs, &mut |name, index, entry| {
+        if behind > 0 || !blocks.has_no_refs(footer.logs) {
+            blocks.ends(behind, footer.ref_index, footer.behind_refs())?;
+        }
+        let behind = blocks.logs(footer.logs, &mut |name, index, entry| {
             self.logs.insert((name, index), entry);
             steps.step()
-        })
+        })?;
+        if behind > 0 {
+            blocks.ends(behind, footer.log_index, footer.end)?;
+        }
+        Ok(())
     }
 
     fn merged(self, format: ObjectFormat) -> Result<GitRefs, ExchangeError> {
@@ -178,24 +176,55 @@ struct Block<'a> {
 }
 
 impl<'a> Blocks<'a> {
+    /// Returns where the blocks of references end.
     fn refs(
         &self,
         visit: &mut dyn FnMut(Vec<u8>, Option<RefValue>) -> Result<(), ExchangeError>,
-    ) -> Result<(), Ended> {
+    ) -> Result<usize, Ended> {
         let mut start = 0;
+        let mut keys = Keys::default();
         while let Some(block) = self.block(start, REF_BLOCK)? {
             let mut cursor = block.cursor();
-            let mut key = Vec::new();
+            keys.restart();
             while !cursor.is_done() {
-                let (name, kind) = cursor.key(&key)?;
+                let kind = keys.next(&mut cursor)?;
                 cursor.varint()?; // the update index
                 let value = self.ref_value(&mut cursor, kind)?;
-                key.clone_from(&name);
-                visit(name, value)?;
+                visit(keys.last.clone(), value)?;
             }
             start = block.next;
         }
-        Ok(())
+        Ok(start)
+    }
+
+    /// Whether a table whose first block is none of references may be so: it is empty, or has logs
+    /// alone, which then start at 0.
+    fn has_no_refs(&self, logs: usize) -> bool {
+        match self.bytes.get(header_len(self.format)) {
+            None => true,
+            Some(&first) => first == LOG_BLOCK && logs == 0,
+        }
+    }
+
+    /// Checks that a section whose blocks end at `at` ends there: its index follows, if it has one, of
+    /// which the root is the last block, and then what comes behind the section.
+    ///
+    /// A block whose type is damaged would else be taken for the end.
+    fn ends(&self, mut at: usize, root: usize, end: usize) -> Result<(), Problem> {
+        let mut last = 0;
+        while root > 0 && at < end {
+            let block = self.block(at, INDEX_BLOCK)?;
+            let block =
+                block.ok_or(Cursor::at(self.bytes, at).problem("a block is of no known type"))?;
+            block.check_index(at)?;
+            (last, at) = (at, block.next);
+        }
+        match at == end && last == root {
+            true => Ok(()),
+            false => {
+                Err(Problem { offset: at, text: "a section does not end where the next begins" })
+            }
+        }
     }
 
     fn ref_value(&self, cursor: &mut Cursor<'_>, kind: u8) -> Result<Option<RefValue>, Problem> {
@@ -213,27 +242,28 @@ impl<'a> Blocks<'a> {
         Ok(Some(value))
     }
 
+    /// Returns where the blocks of logs end.
     fn logs(
         &self,
         position: usize,
         visit: &mut dyn FnMut(Vec<u8>, u64, Option<ReflogEntry>) -> Result<(), ExchangeError>,
-    ) -> Result<(), Ended> {
+    ) -> Result<usize, Ended> {
         // Zero stands for none, and for the start of a table that has logs alone.
         let mut start = position;
+        let mut keys = Keys::default();
         while let Some(block) = self.block(start, LOG_BLOCK)? {
             let mut cursor = block.cursor();
-            let mut key = Vec::new();
+            keys.restart();
             while !cursor.is_done() {
-                let (next, kind) = cursor.key(&key)?;
-                let (name, index) = split_log_key(&next)
+                let kind = keys.next(&mut cursor)?;
+                let (name, index) = split_log_key(&keys.last)
                     .ok_or(cursor.problem("the key of a log has no update index"))?;
                 let entry = self.log_value(&mut cursor, kind)?;
                 visit(name.to_vec(), index, entry)?;
-                key = next;
             }
             start = block.next;
         }
-        Ok(())
+        Ok(start)
     }
 
     fn log_value(&self, cursor: &mut Cursor<'_>, kind: u8) -> Result<Option<ReflogEntry>, Problem> {
@@ -317,6 +347,46 @@ impl Block<'_> {
     fn cursor(&self) -> Cursor<'_> {
         Cursor::at(&self.bytes[..self.records.end], self.records.start)
     }
+
+    /// Checks that it is one of an index: of the last keys of blocks before it, and where they are.
+    fn check_index(&self, start: usize) -> Result<(), Problem> {
+        let mut cursor = self.cursor();
+        let (mut keys, mut before) = (Keys::default(), None);
+        while !cursor.is_done() {
+            let kind = keys.next(&mut cursor)?;
+            let position = Some(cursor.varint()?);
+            if kind != kind::INDEX || position <= before || position >= Some(start as u64) {
+                return Err(Problem { offset: start, text: "an index points nowhere" });
+            }
+            before = position;
+        }
+        Ok(())
+    }
+}
+
+/// The keys of a section, each of which is behind the one before.
+#[derive(Default)]
+struct Keys {
+    last: Vec<u8>,
+    /// How much of `last` the next key may share: nothing at the start of a block.
+    shared_max: usize,
+}
+
+impl Keys {
+    fn restart(&mut self) {
+        self.shared_max = 0;
+    }
+
+    /// Takes the next key, which is `last` then, and returns the kind of its record.
+    fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<u8, Problem> {
+        let start = *cursor;
+        let (key, kind) = cursor.key(&self.last[..self.shared_max])?;
+        if key <= self.last {
+            return Err(start.problem("keys are out of order"));
+        }
+        (self.shared_max, self.last) = (key.len(), key);
+        Ok(kind)
+    }
 }
 
 /// The name, and the update index, which is stored so that the newest sorts first.
@@ -331,6 +401,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::footer_len;
     use super::super::write::table;
     use super::*;
 
@@ -367,6 +438,35 @@ mod tests {
     fn a_table_that_was_written_is_read() {
         let (refs, bytes) = sample();
         assert_eq!(parse(&bytes).unwrap(), refs);
+    }
+
+    /// Where a byte is the type of a block, or the first of the footer.
+    fn is_structure(bytes: &[u8], at: usize) -> bool {
+        let end = bytes.len() - footer_len(ObjectFormat::Sha1);
+        at == header_len(ObjectFormat::Sha1) || at >= end
+    }
+
+    // Breaks: taking a block of another type for the end of its section; a footer that is not checked.
+    #[test]
+    fn a_block_of_another_type_is_no_end() {
+        let (_, sound) = sample();
+        let logs = Footer::read(&sound, ObjectFormat::Sha1).unwrap().logs;
+        for at in (0..sound.len()).filter(|&at| at == logs || is_structure(&sound, at)) {
+            for byte in [0, b'r', b'g', b'i', b'o', 0xff] {
+                let mut bytes = sound.clone();
+                bytes[at] = byte;
+                assert!(byte == sound[at] || parse(&bytes).is_err(), "{byte} at {at}");
+            }
+        }
+    }
+
+    // Breaks: not looking where a section ends; an end that is behind the last byte.
+    #[test]
+    fn a_table_that_is_cut_is_refused() {
+        let (_, bytes) = sample();
+        for len in 0..bytes.len() {
+            assert!(parse(&bytes[..len]).is_err(), "{len} bytes");
+        }
     }
 
     proptest! {
