@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::draft::Draft;
 use crate::env::{Env, EnvLock};
 use crate::error::OpenError;
 use crate::files::{self, Entry};
@@ -62,17 +63,15 @@ fn check_empty(env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
 }
 
 fn write_live(env: &dyn Env, dir: &Path, identity: &Identity) -> Result<(), OpenError> {
-    let temporary = files::live_temporary(dir);
     let live = files::live(dir);
-    remove_if_present(env, &temporary)?;
-    let file = env.create_new(&temporary).map_err(OpenError::io(&temporary, "create"))?;
+    let mut draft = Draft::start(env, &files::live_temporary(dir))?;
     let mut bytes = identity.encode();
     bytes.extend_from_slice(&EOS);
     let extent = (bytes.len() as u64).max(FIRST_EXTENT);
-    file.write_all_at(&bytes, 0).map_err(OpenError::io(&temporary, "write"))?;
-    file.write_zeros_at(bytes.len() as u64..extent).map_err(OpenError::io(&temporary, "write"))?;
-    file.sync_data().map_err(OpenError::io(&temporary, "sync"))?;
-    env.rename(&temporary, &live).map_err(OpenError::io(&live, "give the new log its name"))
+    draft.write(&bytes, 0)?;
+    draft.write_zeros(bytes.len() as u64..extent)?;
+    draft.sync()?;
+    draft.rename(&live).map_err(OpenError::io(&live, "give the new log its name"))
 }
 
 pub(crate) fn remove_if_present(env: &dyn Env, path: &Path) -> Result<(), OpenError> {

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::create::{FIRST_EXTENT, remove_if_present};
+use crate::draft::Draft;
 use crate::env::{Env, EnvFile};
 use crate::error::OpenError;
 use crate::files;
@@ -53,14 +54,12 @@ pub(crate) fn renew(
     walk: &mut Walk,
     unpublished: &[u64],
 ) -> Result<Arc<dyn EnvFile>, OpenError> {
-    let (path, live) = (files::live_temporary(dir), files::live(dir));
-    remove_if_present(env, &path)?;
-    let file = env.create_new(&path).map_err(OpenError::io(&path, "create"))?;
+    let live = files::live(dir);
+    let mut draft = Draft::start(env, &files::live_temporary(dir))?;
     let end = walk.tail.seq;
     walk.restart();
-    crate::recover::copy(old, 0..walk.tail.offset, &*file, 0)
-        .map_err(OpenError::io(&path, "copy the schema to"))?;
-    let written = |result: io::Result<()>| result.map_err(OpenError::io(&path, "write"));
+    crate::recover::copy(old, 0..walk.tail.offset, &*draft.file, 0)
+        .map_err(OpenError::io(&draft.path, "copy the schema to"))?;
     while walk.tail.seq < end {
         let offset = walk.tail.offset;
         match walk.step()? {
@@ -69,16 +68,16 @@ pub(crate) fn renew(
                 if !unpublished.contains(&offset) {
                     bytes[PREFIX_LEN - WORD_LEN..PREFIX_LEN].copy_from_slice(&walk.layout.word());
                 }
-                written(file.write_all_at(&bytes, offset))?;
+                draft.write(&bytes, offset)?;
             }
             Step::End { problem } => return Err(walk.damage(problem.into())),
         }
     }
     let after = walk.tail.offset + PREFIX_LEN as u64;
-    written(file.write_all_at(&EOS, walk.tail.offset))?;
-    written(file.write_zeros_at(after..after + FIRST_EXTENT))?;
-    file.sync_data().map_err(OpenError::io(&path, "sync"))?;
-    env.rename(&path, &live).map_err(OpenError::io(&live, "give the new file the name"))?;
+    draft.write(&EOS, walk.tail.offset)?;
+    draft.write_zeros(after..after + FIRST_EXTENT)?;
+    draft.sync()?;
+    draft.rename(&live).map_err(OpenError::io(&live, "give the new file the name"))?;
     env.sync_dir(dir).map_err(OpenError::io(dir, "sync the directory"))?;
-    Ok(Arc::from(file))
+    Ok(draft.file.clone())
 }

@@ -12,6 +12,7 @@ mod backward;
 mod commit;
 mod create;
 mod doubt;
+mod draft;
 mod env;
 mod error;
 mod files;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::doubt;
+use crate::draft::Draft;
 use crate::env::{Env, EnvFile};
 use crate::error::{DamageKind, OpenError};
 use crate::files::{self, Entry};
@@ -233,15 +234,13 @@ impl<'p> Scan<'p> {
         }
         let start = self.walk.tail.offset;
         let kept = new_cut(env, dir)?;
-        let target = env.create_new(&kept).map_err(OpenError::io(&kept, "save torn bytes in"))?;
-        let copied = copy(&*self.file, start..end, &*target, 0).and_then(|()| target.sync_data());
-        if let Err(error) = copied {
-            // Half of them would only take space, again with every attempt. If this fails too, they
-            // stay, and are no harm.
-            let _ = env.remove(&kept);
-            return Err(OpenError::io(&kept, "save torn bytes in")(error));
-        }
+        let saving = || OpenError::io(&kept, "save torn bytes in");
+        let mut draft = Draft::create(env, &kept).map_err(saving())?;
+        copy(&*self.file, start..end, &*draft.file, 0)
+            .and_then(|()| draft.file.sync_data())
+            .map_err(saving())?;
         env.sync_dir(dir).map_err(OpenError::io(dir, "sync the directory"))?;
+        draft.keep();
         self.report.torn = Some(Torn { range: start..end, kept, problem: self.problem.clone() });
         Ok(())
     }

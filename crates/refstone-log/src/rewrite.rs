@@ -7,10 +7,11 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::create::FIRST_EXTENT;
+use crate::draft::Draft;
 use crate::env::{Env, EnvFile};
 use crate::error::{OpenError, RewriteError};
 use crate::files;
@@ -89,9 +90,8 @@ const BACKLOG: u64 = 1 << 20;
 
 /// The new file while it is being made; nobody else knows of it.
 #[derive(Debug)]
-pub(crate) struct Successor {
-    pub(crate) file: Arc<dyn EnvFile>,
-    pub(crate) path: PathBuf,
+pub(crate) struct Successor<'e> {
+    pub(crate) draft: Draft<'e>,
     /// Where its copied frames end, in the old file and in the new one.
     old_end: u64,
     new_end: u64,
@@ -128,17 +128,8 @@ impl Inner {
         let kept_from = walk.tail;
         let identity = Identity { anchor: anchor(kept_from), ..walk.identity.clone() };
         let mut successor = Successor::start(&*self.env, &self.dir, &identity, kept_from.offset)?;
-        let swapped = self
-            .catch_up(&mut successor, &*file)
-            .map_err(RewriteError::from)
-            .and_then(|()| self.swap(&mut successor, &identity, &*file));
-        if let Err(error) = swapped {
-            // Only if it did not get the live name; and a file that stays is no harm.
-            if self.env.remove(&successor.path).is_ok() {
-                successor.file.give_back();
-            }
-            return Err(error);
-        }
+        self.catch_up(&mut successor, &*file)?;
+        self.swap(&mut successor, &identity, &*file)?;
         if late {
             seal(&mut Walk::start(file.clone(), &path)?, through, sealer)?;
         }
@@ -156,7 +147,7 @@ impl Inner {
     /// Copies what is published and syncs it, until little is left: sealing takes seconds, and as many
     /// megabytes of commits would else be copied and synced while all others wait. So would the zeros
     /// that are to come behind them.
-    fn catch_up(&self, successor: &mut Successor, file: &dyn EnvFile) -> Result<(), OpenError> {
+    fn catch_up(&self, successor: &mut Successor<'_>, file: &dyn EnvFile) -> Result<(), OpenError> {
         for _ in 0..CATCH_UPS {
             let end = self.leader.lock().published_end();
             successor.follow(file, end)?;
@@ -173,7 +164,7 @@ impl Inner {
     /// The leader's turn: copies what became durable meanwhile, renames, and rebinds.
     fn swap(
         &self,
-        successor: &mut Successor,
+        successor: &mut Successor<'_>,
         identity: &Identity,
         old: &dyn EnvFile,
     ) -> Result<(), RewriteError> {
@@ -186,12 +177,11 @@ impl Inner {
         successor.catch_up(old, leader.tail.offset)?;
         let room = self.writer.lock().room_behind(leader.tail);
         let extent = successor.finish(room)?;
-        let duplicate = successor
-            .file
-            .try_clone()
-            .map_err(OpenError::io(&successor.path, "duplicate the descriptor of"))?;
+        let Draft { file, path, .. } = &successor.draft;
+        let duplicate =
+            file.try_clone().map_err(OpenError::io(path, "duplicate the descriptor of"))?;
         let guard = self.gate.stop_on_panic("the thread that swapped the live log panicked");
-        let synced = self.rename(successor, identity).map(|()| self.sync_swap());
+        let synced = self.rename(&mut successor.draft, identity).map(|()| self.sync_swap());
         guard.dismiss();
         if let Err(error) = synced? {
             // The new file has the name, and nobody knows for how long.
@@ -213,9 +203,9 @@ impl Inner {
 
     /// Gives the new file the live name. If the rename fails the old log serves on, unless the
     /// name has moved all the same.
-    fn rename(&self, successor: &Successor, identity: &Identity) -> Result<(), RewriteError> {
+    fn rename(&self, draft: &mut Draft<'_>, identity: &Identity) -> Result<(), RewriteError> {
         let live = files::live(&self.dir);
-        let Err(error) = self.env.rename(&successor.path, &live) else { return Ok(()) };
+        let Err(error) = draft.rename(&live) else { return Ok(()) };
         let now = self
             .env
             .open_read(&live)
@@ -233,7 +223,7 @@ impl Inner {
     fn rebind(
         &self,
         leader: &mut Leader,
-        successor: &Successor,
+        successor: &Successor<'_>,
         extent: u64,
         duplicate: Box<dyn EnvFile>,
     ) {
@@ -242,10 +232,10 @@ impl Inner {
         }
         let mut writer = self.writer.lock();
         self.gate.rebind(duplicate);
-        leader.file = Some(successor.file.clone());
+        leader.file = Some(successor.draft.file.clone());
         leader.tail.offset = successor.new_end;
         leader.synced_extent = extent;
-        writer.rebind(successor.file.clone(), successor.old_end - successor.new_end, extent);
+        writer.rebind(successor.draft.file.clone(), successor.old_end - successor.new_end, extent);
         self.live_bytes.store(successor.new_end, Ordering::Relaxed);
     }
 }
@@ -264,24 +254,18 @@ fn anchor(tail: Tail) -> Anchor {
     Anchor { seq: tail.seq, crc: tail.crc, at: tail.at }
 }
 
-impl Successor {
+impl<'e> Successor<'e> {
     pub(crate) fn start(
-        env: &dyn Env,
+        env: &'e dyn Env,
         dir: &Path,
         identity: &Identity,
         old_start: u64,
-    ) -> Result<Successor, OpenError> {
-        let path = files::live_temporary(dir);
-        crate::create::remove_if_present(env, &path)?;
-        let file = env.create_new(&path).map_err(OpenError::io(&path, "create"))?;
+    ) -> Result<Successor<'e>, OpenError> {
+        let draft = Draft::start(env, &files::live_temporary(dir))?;
         let schema = identity.encode();
-        if let Err(error) = file.write_all_at(&schema, 0) {
-            // A file that stays is no harm.
-            let _ = env.remove(&path);
-            return Err(OpenError::io(&path, "write")(error));
-        }
+        draft.write(&schema, 0)?;
         let new_end = schema.len() as u64;
-        Ok(Successor { file: Arc::from(file), path, old_end: old_start, new_end, reserved: 0 })
+        Ok(Successor { draft, old_end: old_start, new_end, reserved: 0 })
     }
 
     /// Leaves out the old file's bytes up to `old_end`; returns where the next ones come in the new.
@@ -294,8 +278,8 @@ impl Successor {
     pub(crate) fn catch_up(&mut self, old: &dyn EnvFile, end: u64) -> Result<(), OpenError> {
         let range: Range<u64> = self.old_end..end;
         let len = end - self.old_end;
-        copy(old, range, &*self.file, self.new_end)
-            .map_err(OpenError::io(&self.path, "copy transactions to"))?;
+        copy(old, range, &*self.draft.file, self.new_end)
+            .map_err(OpenError::io(&self.draft.path, "copy transactions to"))?;
         self.old_end = end;
         self.new_end += len;
         Ok(())
@@ -305,7 +289,7 @@ impl Successor {
     fn follow(&mut self, old: &dyn EnvFile, end: u64) -> Result<(), OpenError> {
         while self.old_end < end {
             self.catch_up(old, end.min(self.old_end + BACKLOG))?;
-            self.sync()?;
+            self.draft.sync()?;
         }
         Ok(())
     }
@@ -315,9 +299,8 @@ impl Successor {
         let mut zeros = self.new_end..self.extent(old_extent - self.old_end);
         while !zeros.is_empty() {
             let end = zeros.end.min(zeros.start + BACKLOG);
-            let written = self.file.write_zeros_at(zeros.start..end);
-            written.map_err(OpenError::io(&self.path, "write"))?;
-            self.sync()?;
+            self.draft.write_zeros(zeros.start..end)?;
+            self.draft.sync()?;
             zeros.start = end;
         }
         self.reserved = zeros.end;
@@ -333,16 +316,9 @@ impl Successor {
     pub(crate) fn finish(&self, room: u64) -> Result<u64, OpenError> {
         let after = self.new_end + PREFIX_LEN as u64;
         let extent = self.extent(room).max(self.reserved);
-        let written = self
-            .file
-            .write_all_at(&EOS, self.new_end)
-            .and_then(|()| self.file.write_zeros_at(after.max(self.reserved)..extent));
-        written.map_err(OpenError::io(&self.path, "write"))?;
-        self.sync()?;
+        self.draft.write(&EOS, self.new_end)?;
+        self.draft.write_zeros(after.max(self.reserved)..extent)?;
+        self.draft.sync()?;
         Ok(extent)
-    }
-
-    fn sync(&self) -> Result<(), OpenError> {
-        self.file.sync_data().map_err(OpenError::io(&self.path, "sync"))
     }
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::create::{self, remove_if_present};
+use crate::draft::Draft;
 use crate::env::{Env, EnvFile, EnvLock};
 use crate::error::{AppendError, CommitError, ErrorKind, OpenError};
 use crate::files;
@@ -124,10 +125,9 @@ impl SecretLog {
         let _lock = create::lock(env, dir)?;
         check_vacant(env, dir)?;
         let log_id = env.random_id().map_err(OpenError::io(dir, "draw a log id"))?;
-        write(env, dir, &Identity::fresh_secrets(log_id).encode_with_end())?;
+        let mut draft = write(env, dir, &Identity::fresh_secrets(log_id).encode_with_end())?;
         let live = files::secrets(dir);
-        let named = env.rename(&files::secrets_temporary(dir), &live);
-        named.map_err(OpenError::io(&live, "give the new log its name"))?;
+        draft.rename(&live).map_err(OpenError::io(&live, "give the new log its name"))?;
         create::sync_names(env, dir)
     }
 
@@ -271,16 +271,11 @@ impl SecretLog {
 
     /// Puts a new file in the place of the live one.
     fn replace(&mut self, file: &[u8]) -> Result<(), AppendError> {
-        let temporary = files::secrets_temporary(&self.dir);
-        if let Err(error) = write(&*self.env, &self.dir, file) {
-            // If it stays, the next change removes it first, or the next opening.
-            let _ = self.env.remove(&temporary);
-            return Err(not_committed(error));
-        }
+        let mut draft = write(&*self.env, &self.dir, file).map_err(not_committed)?;
         // Should this thread die here, nobody knows which file has the name.
         self.stopped = Some("a change of a secret was interrupted".into());
         let live = files::secrets(&self.dir);
-        let swapped = self.env.rename(&temporary, &live).and_then(|()| self.sync_swap());
+        let swapped = draft.rename(&live).and_then(|()| self.sync_swap());
         if let Err(error) = swapped {
             let cause: Arc<str> = format!("{}: cannot replace it: {error}", live.display()).into();
             self.stopped = Some(cause.clone());
@@ -359,12 +354,11 @@ fn read(walk: &mut Walk) -> Result<BTreeMap<Vec<u8>, SecretChange>, OpenError> {
 }
 
 /// Writes and syncs the file that is to be the live one.
-fn write(env: &dyn Env, dir: &Path, bytes: &[u8]) -> Result<(), OpenError> {
-    let path = files::secrets_temporary(dir);
-    remove_if_present(env, &path)?;
-    let file = env.create_new(&path).map_err(OpenError::io(&path, "create"))?;
-    file.write_all_at(bytes, 0).map_err(OpenError::io(&path, "write"))?;
-    file.sync_data().map_err(OpenError::io(&path, "sync"))
+fn write<'e>(env: &'e dyn Env, dir: &Path, bytes: &[u8]) -> Result<Draft<'e>, OpenError> {
+    let draft = Draft::start(env, &files::secrets_temporary(dir))?;
+    draft.write(bytes, 0)?;
+    draft.sync()?;
+    Ok(draft)
 }
 
 /// The whole file that holds these changes.

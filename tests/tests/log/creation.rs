@@ -40,8 +40,8 @@ fn creation_syncs_the_file_then_renames_then_syncs_the_directory_and_all_above()
     assert_eq!(order, expected);
 }
 
-// Break: ignoring the error of any step. Whatever step fails, there is no log or a whole one, and
-// a second try succeeds or says that there is one.
+// Breaks: ignoring the error of any step; leaving half a log. Whatever step fails, there is no log or a
+// whole one, and a second try succeeds or says that there is one.
 #[test]
 fn a_creation_that_fails_at_any_step_leaves_no_log_or_a_whole_one() {
     for (op, steps) in
@@ -54,6 +54,7 @@ fn a_creation_that_fails_at_any_step_leaves_no_log_or_a_whole_one() {
             env.fail(op, nth, Fault::Error(std::io::ErrorKind::Other));
             let error = Log::create(&env, &dir, &options()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Io, "{op:?} {nth}: {error}");
+            assert!(!dir.join("refs.arrow.tmp").exists(), "{op:?} {nth}");
             env.heal();
             match Log::create(&env, &dir, &options()) {
                 Ok(()) | Err(OpenError::NotEmpty { .. }) => {}

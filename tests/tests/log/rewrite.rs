@@ -208,6 +208,7 @@ fn a_rewrite_that_fails_at_any_step_loses_nothing() {
         scratch.env.fail(op, nth, Fault::Error(std::io::ErrorKind::Other));
         let error = log.rewrite(Seq::new(3), &mut Kept::default()).expect_err("planned");
         assert_eq!(error.kind(), ErrorKind::Io, "{op:?} {nth}: {error}");
+        assert!(!scratch.dir().join("refs.arrow.tmp").exists(), "{op:?} {nth}");
         scratch.env.heal();
         if op == Op::SyncDir {
             assert!(log.append(&[Row::numbered(7).as_row()]).is_err(), "the log must stop");

@@ -257,26 +257,22 @@ fn replace(
         return Err(RepairError::TooManyGaps { path: files::live(dir), gaps });
     }
     let mut successor = Successor::start(env, dir, identity, 0)?;
-    let kept = write(&mut successor, file, survey)
-        .and_then(|()| check(&successor, survey))
-        .and_then(|()| keep_original(env, dir, file))
-        .and_then(|kept| {
-            let live = files::live(dir);
-            env.rename(&successor.path, &live)
-                .map_err(OpenError::io(&live, "give the repaired log its name"))?;
-            Ok(kept)
-        });
-    if kept.is_err() {
-        // A file that stays is no harm.
-        let _ = env.remove(&successor.path);
-    }
-    let kept = kept?;
+    write(&mut successor, file, survey)?;
+    check(&successor, survey)?;
+    let kept = keep_original(env, dir, file)?;
+    let live = files::live(dir);
+    let named = successor.draft.rename(&live);
+    named.map_err(OpenError::io(&live, "give the repaired log its name"))?;
     create::sync_names(env, dir)?;
     Ok(kept)
 }
 
 /// Copies the sound frames, all of them published, and syncs.
-fn write(successor: &mut Successor, file: &dyn EnvFile, survey: &Survey) -> Result<(), OpenError> {
+fn write(
+    successor: &mut Successor<'_>,
+    file: &dyn EnvFile,
+    survey: &Survey,
+) -> Result<(), OpenError> {
     let mut unpublished = survey.unpublished.iter().peekable();
     let word = survey.walk.layout.word();
     for range in &survey.sound {
@@ -284,16 +280,15 @@ fn write(successor: &mut Successor, file: &dyn EnvFile, survey: &Survey) -> Resu
         successor.catch_up(file, range.end)?;
         while let Some(slot) = unpublished.next_if(|slot| **slot < range.end) {
             let offset = new_start + (slot - range.start) + (PREFIX_LEN - WORD_LEN) as u64;
-            let written = successor.file.write_all_at(&word, offset);
-            written.map_err(OpenError::io(&successor.path, "write"))?;
+            successor.draft.write(&word, offset)?;
         }
     }
     successor.finish(0).map(|_| ())
 }
 
 /// Reads the new log before it gets the name: it must have all that it is to have.
-fn check(successor: &Successor, survey: &Survey) -> Result<(), OpenError> {
-    let mut walk = Walk::start(successor.file.clone(), &successor.path)?;
+fn check(successor: &Successor<'_>, survey: &Survey) -> Result<(), OpenError> {
+    let mut walk = Walk::start(successor.draft.file.clone(), &successor.draft.path)?;
     let mut transactions = 0;
     let problem = loop {
         match walk.step()? {

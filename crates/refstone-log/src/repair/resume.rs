@@ -77,12 +77,7 @@ pub fn resume<E: From<OpenError>>(
     let _lock = create::lock(env, dir)?;
     let identity = identity(judge()?)?;
     let mut successor = Successor::start(env, dir, &identity, 0)?;
-    let swapped = swap(env, dir, &mut successor);
-    if swapped.is_err() {
-        // A file that stays is no harm.
-        let _ = env.remove(&successor.path);
-    }
-    let kept = swapped?;
+    let kept = swap(env, dir, &mut successor)?;
     create::sync_names(env, dir)?;
     Ok(kept)
 }
@@ -100,7 +95,7 @@ fn identity(sealed: Sealed) -> Result<Identity, OpenError> {
 fn swap(
     env: &dyn Env,
     dir: &Path,
-    successor: &mut Successor,
+    successor: &mut Successor<'_>,
 ) -> Result<Option<PathBuf>, OpenError> {
     successor.finish(0)?;
     let live = files::live(dir);
@@ -109,7 +104,7 @@ fn swap(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(OpenError::io(&live, "open")(error)),
     };
-    let named = env.rename(&successor.path, &live);
+    let named = successor.draft.rename(&live);
     named.map_err(OpenError::io(&live, "give the new log its name"))?;
     Ok(kept)
 }
