@@ -105,12 +105,13 @@ impl Leader {
         std::mem::replace(&mut self.tail, group.end)
     }
 
-    /// Clears what a failed write left behind the tail.
-    fn clear(&self, group: &Group) -> io::Result<()> {
+    /// Clears what a failed write left behind the tail, in a file of `len` bytes. What stages during a
+    /// swap may reach further than that, and there may be no space for zeros either.
+    fn clear(&self, group: &Group, len: u64) -> io::Result<()> {
         let file = self.file()?;
         file.write_all_at(&EOS, self.tail.offset)?;
         let end = PREFIX_LEN as u64;
-        file.write_zeros_at(self.tail.offset + end..group.end.offset + end)
+        file.write_zeros_at(self.tail.offset + end..len.min(group.end.offset + end))
     }
 
     /// Stores the withheld length word: outside readers see all that was written now.
@@ -189,9 +190,10 @@ impl Inner {
     /// Withdraws everything staged and clears what the failed write left, before anybody learns.
     fn undo(&self, leader: &mut Leader, group: &Group, error: &io::Error) -> Outcome {
         let tail = leader.tail;
-        let attempted = self.roll_back(tail);
+        let len = leader.file().and_then(EnvFile::len).unwrap_or(u64::MAX);
+        let attempted = self.roll_back(tail, len);
         let cause = format!("the write failed: {error}");
-        match leader.clear(group).and_then(|()| self.sync_file(leader)) {
+        match leader.clear(group, len).and_then(|()| self.sync_file(leader)) {
             Ok(()) => Outcome::RolledBack { to: tail.seq, cause: cause.into() },
             Err(second) => {
                 let cause = format!("{cause}; clearing its traces failed too: {second}");
@@ -200,12 +202,13 @@ impl Inner {
         }
     }
 
-    /// Takes sequence, chain and staged state back to `tail`; returns where they stood.
-    fn roll_back(&self, tail: Tail) -> Tail {
+    /// Takes sequence, chain and staged state back to `tail`, in a file of `len` bytes; returns where
+    /// they stood.
+    fn roll_back(&self, tail: Tail, len: u64) -> Tail {
         let mut writer = self.writer.lock();
         let staged = writer.tail;
         self.gate.end_generation();
-        writer.roll_back(tail);
+        writer.roll_back(tail, len);
         self.tell_rolled_back(tail.seq);
         staged
     }

@@ -153,8 +153,10 @@ impl Writer {
         Some(Group { frames, end: self.tail })
     }
 
-    /// Withdraws all that was staged behind `tail`.
-    pub(crate) fn roll_back(&mut self, tail: Tail) {
+    /// Withdraws all that was staged behind `tail`. Of what counted as reserved, there is what the
+    /// file has.
+    pub(crate) fn roll_back(&mut self, tail: Tail, len: u64) {
+        self.extent = self.extent.min(len.max(tail.offset + PREFIX_LEN as u64));
         self.frames.clear();
         self.staged = 0;
         let spent = self.tail.seq;

@@ -1,10 +1,17 @@
 //! A rewrite takes out what was sealed, and nothing else, whatever happens meanwhile.
 
 use std::error::Error;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-use refstone_log::{ErrorKind, Leaving, Log, LogReader, OsEnv, Sealer, Seq};
-use refstone_tests::env::{Fault, Op};
+use refstone_log::{
+    Env, EnvFile, EnvLayer, ErrorKind, FileLayer, Leaving, Log, LogReader, NoObserver, OsEnv,
+    Sealer, Seq,
+};
+use refstone_tests::env::{Fault, Op, TestEnv};
 use refstone_tests::logs::{Row, ScratchLog, push};
 
 /// Keeps what it is given in memory, which is durable enough for a test.
@@ -316,4 +323,77 @@ fn a_failure_to_seal_is_of_the_sort_of_its_cause() {
     assert_eq!(kind(std::io::ErrorKind::PermissionDenied), ErrorKind::Permission);
     assert_eq!(kind(std::io::ErrorKind::Other), ErrorKind::Io);
     assert_eq!(log.rewrite(Seq::MAX, &mut Refuses).unwrap_err().kind(), ErrorKind::Io);
+}
+
+/// A disk on which no file grows while it is full.
+#[derive(Clone, Debug)]
+struct Disk {
+    env: TestEnv,
+    full: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct OnDisk {
+    file: Box<dyn EnvFile>,
+    disk: Disk,
+}
+
+impl EnvLayer for Disk {
+    fn below(&self) -> &dyn Env {
+        &self.env
+    }
+
+    fn wrap(&self, _: &Path, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(OnDisk { file, disk: self.clone() })
+    }
+}
+
+impl FileLayer for OnDisk {
+    fn below(&self) -> &dyn EnvFile {
+        &*self.file
+    }
+
+    fn above(&self, file: Box<dyn EnvFile>) -> Box<dyn EnvFile> {
+        Box::new(OnDisk { file, disk: self.disk.clone() })
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        if !self.disk.full.load(Ordering::SeqCst) {
+            return self.file.write_at(bytes, offset);
+        }
+        let room = usize::try_from(self.file.len()?.saturating_sub(offset)).unwrap();
+        match room.min(bytes.len()) {
+            0 => Err(io::ErrorKind::StorageFull.into()),
+            fits => self.file.write_at(&bytes[..fits], offset),
+        }
+    }
+}
+
+// Breaks: clearing what a failed write left also where it left nothing, behind the end of the file, which
+// stops the log; taking the room that there was in the old file for room in the new one.
+#[test]
+fn what_stages_during_a_swap_and_finds_no_space_is_not_committed_and_the_log_goes_on() {
+    let (scratch, log) = filled(3);
+    log.close().unwrap();
+    let disk = Disk { env: scratch.env.clone(), full: Arc::default() };
+    let env = Arc::new(disk.clone());
+    let (log, _) =
+        Log::open(env, &scratch.dir(), Arc::new(NoObserver), &mut |_| ()).expect("the log opens");
+    let large = |bytes| Row { message: Some(vec![b'm'; bytes]), ..Row::standard() };
+    let (sender, staged) = mpsc::channel();
+    let (staging, row, full) = (log.clone(), large(1 << 20), disk.full.clone());
+    scratch.env.call(Op::Rename, 0, move || {
+        sender.send(staging.append(&[row.as_row()]).unwrap()).unwrap();
+        full.store(true, Ordering::SeqCst);
+    });
+    log.rewrite(Seq::new(2), &mut Kept::default()).unwrap();
+    let error = staged.recv().unwrap().wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotCommitted, "{error}");
+    assert_eq!(push(&log, &Row::numbered(4)), 4);
+    let error = log.append(&[large(1 << 19).as_row()]).map(drop).expect_err("there is no room");
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    disk.full.store(false, Ordering::SeqCst);
+    assert_eq!(push(&log, &large(1 << 19)), 5);
+    log.close().unwrap();
+    assert_eq!(scratch.published(), [3, 4, 5]);
 }
