@@ -101,7 +101,7 @@ pub(crate) struct Inner {
     pub(crate) mode: Mode,
     /// Where the last acknowledged frame ends.
     pub(crate) live_bytes: AtomicU64,
-    /// Held through a rewrite.
+    /// Held through a rewrite, and while the lock is given up.
     pub(crate) rewriting: Mutex<()>,
     lock: Mutex<Option<Box<dyn EnvLock>>>,
 }
@@ -388,7 +388,8 @@ impl Log {
         self.inner.rest()
     }
 
-    /// Commits what is staged, leaves the file fully published and synced, releases the lock.
+    /// Commits what is staged, leaves the file fully published and synced, releases the lock. Waits for
+    /// a rewrite that is under way, which may take as long as its sealer.
     ///
     /// Later appends fail as [`Closed`](CommitError::Closed); closing again does nothing.
     ///
@@ -396,7 +397,8 @@ impl Log {
     /// If something staged could not be committed, or the log had stopped. The lock is released
     /// all the same.
     pub fn close(&self) -> Result<(), CommitError> {
-        self.inner.refuse_to_wait("close the log")?;
+        let waits_for = [Held::Writer, Held::Turn, Held::Rewrite];
+        within::refuse(&self.inner, &waits_for, "close the log")?;
         self.inner.close()
     }
 }
@@ -498,10 +500,11 @@ impl Inner {
         };
         let committed = self.gate.barrier(ticket, self).and_then(|()| self.gate.check());
         // Nobody may write once the lock is gone: neither a leader that was under way when the log
-        // stopped, nor a rewrite.
+        // stopped, nor a rewrite, whose sealer writes beside the log.
         if sabotage::is(Sabotage::UnlockBeforeLeader) {
             self.lock.lock().take();
         }
+        let _not_rewritten = self.rewriting.lock();
         let hold = self.gate.hold();
         // The last length word was stored after the last sync: one more makes it durable, so that
         // a closed log is proven to its end.

@@ -29,7 +29,7 @@ use crate::within::{Held, Within};
 
 /// Takes the transactions that leave the live log.
 ///
-/// It may use the log meanwhile, but not rewrite it.
+/// It may use the log meanwhile, but neither rewrite nor close it, nor wait for who does.
 pub trait Sealer {
     /// Makes all of `leaving` durable elsewhere, with the names of its files, before it returns.
     ///
@@ -105,6 +105,7 @@ impl Inner {
         through: Seq,
         sealer: &mut dyn Sealer,
     ) -> Result<Option<Rewritten>, RewriteError> {
+        // Whoever closes the log meanwhile gives up its lock only after this.
         let _one_at_a_time = self.rewriting.lock();
         self.check_open()?;
         self.gate.check()?;
@@ -169,8 +170,6 @@ impl Inner {
         old: &dyn EnvFile,
     ) -> Result<(), RewriteError> {
         let hold = self.gate.hold();
-        // A close that came first has given up the lock; one that comes now waits for the hold.
-        self.check_open()?;
         self.gate.check()?;
         let mut leader = self.leader.lock();
         self.settle_withheld(&mut leader)?;

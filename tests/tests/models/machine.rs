@@ -61,6 +61,11 @@ impl Machine {
         Machine { fs, log }
     }
 
+    /// The log, opened again.
+    pub(crate) fn reopen(&self) -> Log {
+        open(&self.fs, Mode::Durable, Arc::new(NoObserver)).unwrap()
+    }
+
     /// The next operation of its kind after so many more fails, once.
     pub(crate) fn fail(&self, op: Op, after: usize) {
         let fault = Fault::Error(std::io::ErrorKind::Other);
