@@ -18,6 +18,7 @@ use crate::env::{Env, EnvFile};
 use crate::error::OpenError;
 use crate::files;
 use crate::frame::{EOS, PREFIX_LEN, WORD_LEN};
+use crate::sabotage::{self, Sabotage};
 use crate::walk::{Step, Walk};
 
 /// Leaves the mark, for the sake of a sync that has failed, or may.
@@ -31,7 +32,7 @@ pub(crate) fn mark(env: &dyn Env, dir: &Path) {
 pub(crate) fn is_marked(env: &dyn Env, dir: &Path) -> Result<bool, OpenError> {
     let path = files::doubted(dir);
     match env.open_read(&path) {
-        Ok(_) => Ok(true),
+        Ok(_) => Ok(!sabotage::is(Sabotage::IgnoreDoubt)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(OpenError::io(&path, "open")(error)),
     }

@@ -53,9 +53,11 @@ sabotages! {
     "ignore-witness" IgnoreWitness,
     "drop-torn-bytes" DropTornBytes,
     "trust-cache" TrustCache,
+    "ignore-doubt" IgnoreDoubt,
     "unlock-at-open" UnlockAtOpen,
     "unlock-before-leader" UnlockBeforeLeader,
     "ignore-floor" IgnoreFloor,
+    "look-when-growing" LookWhenGrowing,
     "rest-unsynced" RestUnsynced,
     "align-64" Align64,
 }

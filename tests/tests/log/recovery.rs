@@ -173,7 +173,7 @@ fn a_log_whose_sync_failed_is_copied_and_published_only_under_a_durable_name() {
     let (log, recovery) = cut.scratch.open().unwrap();
     let trace = cut.scratch.env.trace();
     assert_eq!((recovery.transactions, recovery.proved), (5, 2));
-    let at = |wanted| trace.iter().position(|op| *op == wanted).unwrap();
+    let at = |wanted| trace.iter().position(|op| *op == wanted).expect("a new file is made");
     let (create, sync, rename, sync_dir) =
         (at(Op::Create), at(Op::Sync), at(Op::Rename), at(Op::SyncDir));
     assert!(create < sync && sync < rename && rename < sync_dir, "{trace:?}");
