@@ -17,9 +17,10 @@ use crate::draft::Draft;
 use crate::env::{Env, EnvFile};
 use crate::error::OpenError;
 use crate::files;
-use crate::frame::{EOS, PREFIX_LEN, WORD_LEN};
+use crate::frame::{EOS, PREFIX_LEN};
+use crate::recover::{copy, write_verified};
 use crate::sabotage::{self, Sabotage};
-use crate::walk::{Step, Walk};
+use crate::walk::Walk;
 
 /// Leaves the mark, for the sake of a sync that has failed, or may.
 pub(crate) fn mark(env: &dyn Env, dir: &Path) {
@@ -46,8 +47,7 @@ pub(crate) fn unmark(env: &dyn Env, dir: &Path) -> Result<(), OpenError> {
 /// Gives the live name to a new file with the transactions that the walk has passed, durably. Those at
 /// the slots in `unpublished` stay so: until the name is durable nobody may see them.
 ///
-/// The walk reads the old file. Every frame is verified again, and the bytes that were verified are
-/// written: between two readings the kernel may drop what only its cache had.
+/// The walk reads the old file.
 pub(crate) fn renew(
     env: &dyn Env,
     dir: &Path,
@@ -59,21 +59,9 @@ pub(crate) fn renew(
     let mut draft = Draft::start(env, &files::live_temporary(dir))?;
     let end = walk.tail.seq;
     walk.restart();
-    crate::recover::copy(old, 0..walk.tail.offset, &*draft.file, 0)
+    copy(old, 0..walk.tail.offset, &*draft.file, 0)
         .map_err(OpenError::io(&draft.path, "copy the schema to"))?;
-    while walk.tail.seq < end {
-        let offset = walk.tail.offset;
-        match walk.step()? {
-            Step::Frame { .. } => {
-                let mut bytes = walk.frame().as_bytes().to_vec();
-                if !unpublished.contains(&offset) {
-                    bytes[PREFIX_LEN - WORD_LEN..PREFIX_LEN].copy_from_slice(&walk.layout.word());
-                }
-                draft.write(&bytes, offset)?;
-            }
-            Step::End { problem } => return Err(walk.damage(problem.into())),
-        }
-    }
+    write_verified(walk, end, unpublished, &*draft.file, &draft.path)?;
     let after = walk.tail.offset + PREFIX_LEN as u64;
     draft.write(&EOS, walk.tail.offset)?;
     draft.write_zeros(after..after + FIRST_EXTENT)?;

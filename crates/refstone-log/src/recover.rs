@@ -279,30 +279,12 @@ impl<'p> Scan<'p> {
         self.publish(env, dir)
     }
 
-    /// Writes the doubtful frames again, as they are.
-    ///
-    /// They are verified a second time, and the bytes that were verified are written: between two
-    /// readings the kernel may drop the pages that a failed sync left in its cache alone.
+    /// Writes the doubtful frames again.
     fn write_again(&mut self) -> Result<(), OpenError> {
         let Some(start) = self.doubtful.start() else { return Ok(()) };
-        let (end, word) = (self.walk.tail, self.walk.layout.word());
+        let end = self.walk.tail.seq;
         self.walk.go_back(start);
-        while self.walk.tail.seq < end.seq {
-            let offset = self.walk.tail.offset;
-            match self.walk.step()? {
-                Step::Frame { .. } => {
-                    let mut bytes = self.walk.frame().as_bytes().to_vec();
-                    // The word of a proven frame may be among what the kernel has dropped.
-                    if !self.unpublished.contains(&offset) {
-                        bytes[PREFIX_LEN - WORD_LEN..PREFIX_LEN].copy_from_slice(&word);
-                    }
-                    let written = self.file.write_all_at(&bytes, offset);
-                    written.map_err(OpenError::io(self.path, "write"))?;
-                }
-                Step::End { problem } => return Err(self.walk.damage(problem.into())),
-            }
-        }
-        Ok(())
+        write_verified(&mut self.walk, end, &self.unpublished, &*self.file, self.path)
     }
 
     /// Where the bytes that are cleared end: behind all that is not zero, and behind all that one
@@ -327,6 +309,34 @@ impl<'p> Scan<'p> {
         // These may be the words of more groups than one.
         self.sync(env, dir)
     }
+}
+
+/// Verifies the frames up to `end` once more, and writes each where it stands, in the same file or another.
+/// Those at the slots in `unpublished` stay so.
+///
+/// The bytes that were verified are written: between two readings the kernel may drop the pages that a
+/// failed sync left in its cache alone.
+pub(crate) fn write_verified(
+    walk: &mut Walk,
+    end: Seq,
+    unpublished: &[u64],
+    file: &dyn EnvFile,
+    path: &Path,
+) -> Result<(), OpenError> {
+    let word = walk.layout.word();
+    while walk.tail.seq < end {
+        let slot = walk.tail.offset;
+        if let Step::End { problem } = walk.step()? {
+            return Err(walk.damage(problem.into()));
+        }
+        let mut bytes = walk.frame().as_bytes().to_vec();
+        // The word of a proven frame may be among what the kernel has dropped.
+        if !unpublished.contains(&slot) {
+            bytes[PREFIX_LEN - WORD_LEN..PREFIX_LEN].copy_from_slice(&word);
+        }
+        file.write_all_at(&bytes, slot).map_err(OpenError::io(path, "write"))?;
+    }
+    Ok(())
 }
 
 /// The first name for torn bytes that is free.
