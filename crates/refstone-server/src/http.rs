@@ -144,7 +144,7 @@ fn body_status(error: &BodyError) -> StatusCode {
     match error {
         BodyError::Transport(_) | BodyError::Gzip(_) => StatusCode::BAD_REQUEST,
         BodyError::Encoding { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        BodyError::Idle => StatusCode::REQUEST_TIMEOUT,
+        BodyError::Idle | BodyError::Endless => StatusCode::REQUEST_TIMEOUT,
         BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
     }
 }

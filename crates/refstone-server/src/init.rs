@@ -35,7 +35,7 @@ impl Default for InitOptions {
 #[non_exhaustive]
 pub enum InitError {
     /// There is one already.
-    #[error("{path} exists already")]
+    #[error("{path} exists already, and nothing of it was changed; choose another name")]
     AlreadyExists {
         /// Where it is.
         path: PathBuf,
@@ -50,7 +50,9 @@ pub enum InitError {
         path: PathBuf,
     },
     /// The path ends in no name.
-    #[error("{path} does not end in the name of a directory")]
+    #[error(
+        "{path} does not end in the name of a directory; name the directory that is to be made"
+    )]
     NoName {
         /// The path as given.
         path: PathBuf,

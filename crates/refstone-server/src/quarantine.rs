@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +18,9 @@ const PREFIX: &str = "tmp_objdir-incoming-";
 
 /// What a `.keep` file of this server contains, to tell it from an operator's.
 const KEEP_TEXT: &str = "refstone: a push is about to name these objects\n";
+
+/// A `.keep` file that is being written: git takes such names for leftovers, too.
+const KEEP_PREFIX: &str = "tmp_keep_";
 
 /// Extensions in the order they move. git takes a pack for complete when it sees the `.idx`.
 const ORDER: [&str; 3] = ["pack", "rev", "idx"];
@@ -46,14 +49,50 @@ impl Quarantine {
         let target = objects.join("pack");
         ensure_pack_directory(objects, &target)?;
         let mut kept = Kept::new(keeps, &target);
-        let mut files = files_in_order(&self.path().join("pack"))?;
-        for file in files.drain(..) {
-            kept.hold(&file)?;
-            File::open(&file)?.sync_all()?;
-            fs::rename(&file, target.join(file_name(&file)?))?;
+        let files = files_in_order(&self.path().join("pack"))?;
+        for file in &files {
+            kept.hold(file)?;
+            File::open(file)?.sync_all()?;
+        }
+        let mut moved = Moved { keeps, files: Vec::new() };
+        for file in &files {
+            moved.rename(file, target.join(file_name(file)?))?;
         }
         sync_directory(&target)?;
+        moved.files.clear();
         Ok(kept)
+    }
+}
+
+/// Files that were moved out, and are removed with this value.
+struct Moved<'k> {
+    keeps: &'k Keeps,
+    files: Vec<PathBuf>,
+}
+
+impl Moved<'_> {
+    /// What was there before is another push's.
+    fn rename(&mut self, from: &Path, to: PathBuf) -> io::Result<()> {
+        let is_new = !to.exists();
+        fs::rename(from, &to)?;
+        self.files.extend(Some(to).filter(|_| is_new));
+        Ok(())
+    }
+}
+
+impl Drop for Moved<'_> {
+    /// The index goes first, as it came last. A pack that another push moves at the same time stays: it
+    /// holds it before it moves it.
+    fn drop(&mut self) {
+        let held = self.keeps.held.lock();
+        for file in self.files.iter().rev() {
+            if held.get(&file.with_extension("keep")) == Some(&1) {
+                let removed = fs::remove_file(file);
+                removed.unwrap_or_else(|error| {
+                    tracing::warn!(%error, file = %file.display(), "objects of a failed push stay");
+                });
+            }
+        }
     }
 }
 
@@ -103,7 +142,7 @@ impl Keeps {
     fn hold(&self, keep: &Path) -> io::Result<()> {
         let mut held = self.held.lock();
         if !held.contains_key(keep) && !keep.exists() {
-            fs::write(keep, KEEP_TEXT)?;
+            write_keep(keep)?;
         }
         *held.entry(keep.to_owned()).or_default() += 1;
         Ok(())
@@ -159,6 +198,17 @@ impl Drop for Kept {
     }
 }
 
+/// Under another name first: half of one would be taken for an operator's, and stay for ever.
+fn write_keep(keep: &Path) -> io::Result<()> {
+    let directory = keep.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(KEEP_PREFIX).tempfile_in(directory)?;
+    file.write_all(KEEP_TEXT.as_bytes())?;
+    match file.persist_noclobber(keep) {
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        written => written.map(drop).map_err(|error| error.error),
+    }
+}
+
 /// An operator's own `.keep` stays.
 fn remove_keep(keep: &Path) {
     if fs::read(keep).is_ok_and(|text| text == KEEP_TEXT.as_bytes()) {
@@ -179,8 +229,10 @@ pub(crate) fn sweep(objects: &Path) -> io::Result<()> {
     }
     let pack = objects.join("pack");
     for name in names_in(&pack)? {
-        let path = pack.join(name);
-        if path.extension().is_some_and(|extension| extension == "keep") {
+        let path = pack.join(&name);
+        if name.as_encoded_bytes().starts_with(KEEP_PREFIX.as_bytes()) {
+            fs::remove_file(path)?;
+        } else if path.extension().is_some_and(|extension| extension == "keep") {
             remove_keep(&path);
         }
     }
@@ -233,6 +285,31 @@ mod tests {
         assert_eq!(sorted_names(&pack), ["pack-1.idx", "pack-1.pack", "pack-1.rev"]);
     }
 
+    // Breaks: moving a file before all are synced; not taking back what was moved; taking back what
+    // another push has moved, or what was there before.
+    #[test]
+    fn a_migration_that_fails_leaves_nothing_of_its_own() {
+        let objects = tempfile::tempdir().unwrap();
+        let pack = objects.path().join("pack");
+        fs::create_dir_all(pack.join("pack-1.idx")).unwrap();
+        let keeps = Arc::new(Keeps::default());
+        let fails = || {
+            let quarantine = quarantine_with_pack(objects.path());
+            quarantine.migrate(objects.path(), &keeps).unwrap_err();
+        };
+        fails();
+        assert_eq!(sorted_names(&pack), ["pack-1.idx"]);
+
+        let other = pack.join("pack-1.keep");
+        keeps.hold(&other).unwrap();
+        fails();
+        let names = ["pack-1.idx", "pack-1.keep", "pack-1.pack", "pack-1.rev"];
+        assert_eq!(sorted_names(&pack), names);
+        keeps.release(&other);
+        fails();
+        assert_eq!(sorted_names(&pack), ["pack-1.idx", "pack-1.pack", "pack-1.rev"]);
+    }
+
     #[test]
     fn the_last_holder_of_a_pack_removes_the_keep() {
         let objects = tempfile::tempdir().unwrap();
@@ -269,9 +346,11 @@ mod tests {
         quarantine.migrate(objects.path(), &keeps).unwrap().leave();
         let stale = quarantine.directory.keep();
         let keep = objects.path().join("pack/pack-1.keep");
+        let half = objects.path().join("pack/tmp_keep_x");
+        fs::write(&half, "refst").unwrap();
         assert!(stale.exists() && keep.exists());
         sweep(objects.path()).unwrap();
-        assert!(!stale.exists() && !keep.exists());
+        assert!(!stale.exists() && !keep.exists() && !half.exists());
         assert!(objects.path().join("pack/pack-1.pack").exists());
     }
 }

@@ -270,10 +270,15 @@ impl Repositories {
             let name = name.as_str().to_owned();
             RepositoryError::Io { name, source }
         })?;
-        let Some(slot) = self.slot(name, identity.is_some())? else {
-            return Ok(None);
+        // A new slot only for what exists, so that guessing names costs nothing.
+        let shared = match identity {
+            Some(_) => self.slot(name)?,
+            None => match self.known_slot(name)? {
+                Some(slot) => slot,
+                None => return Ok(None),
+            },
         };
-        let mut slot = slot.lock().await;
+        let mut slot = shared.lock().await;
         self.check_running()?;
         let replaced = slot.take_if(|open| Some(open.identity) != identity || open.refs.is_stale());
         let was_read_only = replaced.as_ref().is_some_and(|open| open.store().is_none());
@@ -287,14 +292,18 @@ impl Repositories {
                 tell_read_only(&opened, was_read_only);
                 Ok(Some(Arc::clone(slot.insert(Arc::new(opened)))))
             }
-            (None, None) => Ok(None),
+            (None, None) => {
+                drop(slot);
+                self.forget(name, &shared);
+                Ok(None)
+            }
         }
     }
 
     /// Closes a repository whose log was poisoned. The next request opens it anew, and recovery
     /// finds out what had become durable.
     pub(crate) async fn close(&self, name: &RepositoryName, repository: &Arc<Repository>) {
-        let Ok(Some(slot)) = self.slot(name, false) else {
+        let Ok(Some(slot)) = self.known_slot(name) else {
             return;
         };
         let mut slot = slot.lock().await;
@@ -336,14 +345,29 @@ impl Repositories {
         running.then_some(()).ok_or(RepositoryError::ShuttingDown)
     }
 
-    /// The slot of a name; a new one only for what exists, so that guessing names costs nothing.
-    fn slot(&self, name: &RepositoryName, exists: bool) -> Result<Option<Slot>, RepositoryError> {
+    /// The slot of a name.
+    fn slot(&self, name: &RepositoryName) -> Result<Slot, RepositoryError> {
         let mut slots = self.slots.lock();
         let slots = slots.as_mut().ok_or(RepositoryError::ShuttingDown)?;
-        if !exists {
-            return Ok(slots.get(name).cloned());
+        Ok(slots.entry(name.clone()).or_default().clone())
+    }
+
+    /// The slot of a name that was opened before.
+    fn known_slot(&self, name: &RepositoryName) -> Result<Option<Slot>, RepositoryError> {
+        let slots = self.slots.lock();
+        let slots = slots.as_ref().ok_or(RepositoryError::ShuttingDown)?;
+        Ok(slots.get(name).cloned())
+    }
+
+    /// Drops the slot of a repository that is gone, unless somebody else is about to look into it.
+    fn forget(&self, name: &RepositoryName, slot: &Slot) {
+        let mut slots = self.slots.lock();
+        let Some(slots) = slots.as_mut() else { return };
+        let is_ours = slots.get(name).is_some_and(|known| Arc::ptr_eq(known, slot));
+        // The map's, and the caller's. No more can come while the map is locked.
+        if is_ours && Arc::strong_count(slot) == 2 {
+            slots.remove(name);
         }
-        Ok(Some(slots.entry(name.clone()).or_default().clone()))
     }
 }
 
@@ -420,6 +444,27 @@ async fn close(repository: Arc<Repository>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Breaks: keeping what was known of every repository that ever was; a slot for a name that is guessed.
+    #[tokio::test]
+    async fn of_a_repository_that_is_gone_nothing_is_kept() {
+        let data = tempfile::tempdir().unwrap();
+        let repositories = Repositories::new(data.path().to_owned(), MinFree::OFF);
+        let known = || repositories.slots.lock().as_ref().unwrap().len();
+        let [a, b] = ["a.git", "b.git"].map(|name| RepositoryName::parse(name).unwrap());
+        let path = repositories.path(&a);
+        crate::init_repository(&path, &crate::InitOptions::default()).unwrap();
+        assert!(repositories.open(&a).await.unwrap().is_some());
+        assert!(repositories.open(&b).await.unwrap().is_none());
+        assert_eq!(known(), 1);
+        fs::remove_dir_all(&path).unwrap();
+        let others = repositories.known_slot(&a).unwrap();
+        assert!(repositories.open(&a).await.unwrap().is_none());
+        assert_eq!(known(), 1, "somebody else has it");
+        drop(others);
+        assert!(repositories.open(&a).await.unwrap().is_none());
+        assert_eq!(known(), 0);
+    }
 
     #[test]
     fn names_cannot_leave_the_data_directory() {
