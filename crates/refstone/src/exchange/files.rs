@@ -100,9 +100,13 @@ impl<'a, 't, 's> Reader<'a, 't, 's> {
     fn packed(&mut self) -> Result<(), ExchangeError> {
         let path = self.dir.join("packed-refs");
         let Some(content) = content(&path)? else { return Ok(()) };
-        for line in content.lines().filter(|line| !line.starts_with_str("#")) {
+        for line in content.lines_with_terminator() {
             self.steps.step()?;
-            if line.starts_with_str("^") {
+            let Some(line) = line.strip_suffix(b"\n") else {
+                self.leave_out(&path, &format!("cut within a line: '{}'", line.as_bstr()));
+                continue;
+            };
+            if line.starts_with_str("#") || line.starts_with_str("^") {
                 continue;
             }
             let hex = self.format.len() * 2;
@@ -242,4 +246,26 @@ fn write_file(top: &Path, name: &RefName, content: &[u8]) -> Result<(), Exchange
     let directory = path.parent().unwrap_or(top);
     fs::create_dir_all(directory).map_err(ExchangeError::io(directory, "create it"))?;
     fs::write(&path, content).map_err(ExchangeError::io(&path, "write it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::super::RefFormat;
+    use super::*;
+
+    // Breaks: a last line without its end taken for a reference of a shorter name.
+    #[test]
+    fn a_cut_packed_refs_is_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        let source =
+            GitRepository::init(scratch.path(), ObjectFormat::Sha1, RefFormat::Files).unwrap();
+        let line = format!("{} refs/heads/main\n", "a".repeat(40));
+        for len in 1..line.len() {
+            fs::write(scratch.path().join("packed-refs"), &line[..len]).unwrap();
+            let found = read(&source, &mut |_| ControlFlow::Continue(())).unwrap();
+            assert_eq!((found.refs.len(), found.left_out.len()), (1, 1), "HEAD alone, {len}");
+        }
+    }
 }
