@@ -98,7 +98,8 @@ impl Import {
         let object_format = LogReader::open(&OsEnv, &log)?.object_format();
         aside.init_objects(&options(object_format, None))?;
         aside.publish()?;
-        Ok(self.report(object_format, imported, Vec::new()))
+        let left_out = (!imported.is_whole).then(|| UNENDED.to_owned());
+        Ok(self.report(object_format, imported, Vec::from_iter(left_out)))
     }
 
     fn report(
@@ -126,6 +127,9 @@ impl Import {
         output.finish()
     }
 }
+
+const UNENDED: &str = "what may have stood behind the last batch: the stream has no end-of-stream marker, so \
+                       if it was cut off, moves are missing; compare their number with the source";
 
 fn options(object_format: ObjectFormat, head: Option<RefName>) -> InitOptions {
     let initial_branch = head.unwrap_or_else(|| CreateOptions::default().head);

@@ -1,7 +1,7 @@
 //! Moves that others wrote, from an Arrow IPC stream.
 
 use std::any::Any;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -30,6 +30,9 @@ use crate::store::CreateOptions;
 /// order and the present allow. Where a ref is said to have pointed elsewhere than its last row
 /// left it, a row by [`IMPORT_ACTOR`] says so first. `format` counts only if no id tells it.
 ///
+/// A stream that was cut off between two batches looks like one whose writer left out the marker for its
+/// end, which Arrow allows: [`Imported::is_whole`] is false then.
+///
 /// # Errors
 ///
 /// If the stream is damaged or no such stream, if a row is no move, if the refs at the end could
@@ -51,6 +54,7 @@ pub fn import_moves(
         }
     }
     // arrow-rs checks what it reads, and panics on some of what is no stream.
+    let stream = Remembering { stream, last: [0; END_OF_STREAM.len()] };
     let mut reader = guarded(|| StreamReader::try_new(stream, None))?;
     check_schema(&reader.schema())?;
     let mut steps = Steps::new("writing", None, &mut tell);
@@ -78,7 +82,28 @@ pub fn import_moves(
         None => Import::create(dir, format, CreateOptions::default().head)?,
     };
     check_state(import.refs.iter(), width)?;
-    import.finish(&mut steps)
+    let imported = import.finish(&mut steps)?;
+    Ok(Imported { is_whole: reader.get_ref().last == END_OF_STREAM, ..imported })
+}
+
+/// What ends a stream whose writer came to its end (Arrow columnar format, "IPC Streaming Format").
+const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// Remembers the last bytes that were read.
+struct Remembering<R> {
+    stream: R,
+    last: [u8; END_OF_STREAM.len()],
+}
+
+impl<R: Read> Read for Remembering<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buffer)?;
+        let kept = read.min(self.last.len());
+        self.last.rotate_left(kept);
+        let from = self.last.len() - kept;
+        self.last[from..].copy_from_slice(&buffer[read - kept..read]);
+        Ok(read)
+    }
 }
 
 fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ExchangeError> {

@@ -46,6 +46,9 @@ pub struct Imported {
     pub moves: u64,
     /// The newest sequence, durable.
     pub last_seq: Seq,
+    /// Whether the source says that this is all. A stream of moves that does not end with the marker
+    /// for its end may have been cut off.
+    pub is_whole: bool,
 }
 
 /// Makes a store of refs and reflogs, in an empty or absent directory; durable when it returns.
@@ -243,7 +246,7 @@ impl Import {
         self.log.close()?;
         compact(&self.dir, steps)?;
         let refs = self.refs.keys().filter(|name| !name.is_head()).count() as u64;
-        Ok(Imported { refs, moves: self.moves, last_seq })
+        Ok(Imported { refs, moves: self.moves, last_seq, is_whole: true })
     }
 }
 

@@ -142,6 +142,19 @@ fn moves_come_in_at_both_alignments_and_mixed() {
     }
 }
 
+// Breaks: taking a stream that was cut off for a whole one; remembering what a short read left.
+#[test]
+fn a_stream_that_may_have_been_cut_off_says_so() {
+    let both = [batch(&ROWS[..2]), batch(&ROWS[2..])];
+    let cut = stream(&both, 8);
+    let whole = [&cut[..], &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]].concat();
+    for (bytes, is_whole) in [(cut, false), (whole, true)] {
+        let scratch = TempDir::new().unwrap();
+        let imported = import(&bytes, &scratch.path().join("refstone")).unwrap();
+        assert_eq!((imported.moves, imported.is_whole), (6, is_whole));
+    }
+}
+
 #[test]
 fn columns_may_be_large_text_and_hex_and_stand_in_any_order() {
     let large = |values: &[Option<&str>]| -> ArrayRef {
