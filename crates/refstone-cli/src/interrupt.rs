@@ -69,6 +69,14 @@ impl Interrupt {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
+    /// Ends a command that a signal has cut short; `kept` says what there is of it.
+    pub(crate) fn check(&self, kept: &str) -> Result<(), Failure> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            number => Err(Failure::interrupted(number, kept)),
+        }
+    }
+
     /// What a command that may have been stopped came to: if it failed after a signal, it was that.
     pub(crate) fn judge<T>(&self, ended: Result<T, Failure>, kept: &str) -> Result<T, Failure> {
         match self.signal.load(Ordering::Relaxed) {

@@ -82,7 +82,11 @@ impl Tail {
             // What is sound is printed before damage is told.
             output.flush()?;
             ended?;
-            if !self.follow || interrupt.is_asked() {
+            if !self.follow {
+                interrupt.check("what was printed are whole transactions")?;
+                break;
+            }
+            if interrupt.is_asked() {
                 break;
             }
             output.wait(POLL)?;

@@ -376,6 +376,8 @@ proptest! {
 
     #[test]
     fn any_words_are_taken_as_by_git(script in scripts()) {
+        // To delete `HEAD` itself is refused here (`docs/semantics.md`), whatever else is wrong.
+        prop_assume!(!script.contains("option no-deref") || !script.contains("delete HEAD"));
         Pair::new().compare(Work::shared(), &[], &script);
     }
 

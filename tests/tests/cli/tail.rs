@@ -202,6 +202,25 @@ fn a_signal_ends_a_follower_as_done() {
     }
 }
 
+// Breaks: ending well what a signal has cut short.
+#[test]
+fn a_listing_that_a_signal_cuts_short_is_no_success() {
+    let repo = Repo::new();
+    fill(&repo, 1, 1_000);
+    for (signal, expected) in [("INT", 130), ("TERM", 143)] {
+        let mut command = repo.command("tail", &["--json"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut String::new()).unwrap();
+        // A pipe is full long before the end.
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(stdout.lines().count() < 999);
+        assert_eq!(code(&mut child), Some(expected), "{signal}");
+    }
+}
+
 // Breaks: noticing only when there is something to write.
 #[test]
 fn a_follower_that_nobody_reads_ends() {
