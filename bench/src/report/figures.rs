@@ -56,6 +56,32 @@ impl<'a> Figures<'a> {
         )
     }
 
+    /// The same of figures of several arms.
+    pub fn caption_of(&self, arms: &[&str]) -> String {
+        let run = self.run;
+        let range = |keys: &[&str]| {
+            let found =
+                arms.iter().flat_map(|arm| keys.iter().filter_map(|key| self.get(arm, key)));
+            let (least, most) = found.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), x| {
+                (least.min(x), most.max(x))
+            });
+            format!("{} to {}", show(least), show(most))
+        };
+        format!(
+            "{}, {} cores, {}, Linux {}; refstone {}; {}. A sync took {} µs (p50 of each arm), the load was \
+             {}, other processes took {} of the cores.",
+            run.machine,
+            run.cores,
+            self.text(arms[0], "file_system").unwrap_or("unknown file system"),
+            self.text(arms[0], "kernel").unwrap_or("unknown"),
+            run.version,
+            run.date,
+            range(&["sync_p50_us"]),
+            range(&["load_before", "load_after"]),
+            range(&["others_cores"]),
+        )
+    }
+
     /// The same in few words, for a plot.
     pub fn short_caption(&self, arm: &str) -> String {
         let run = self.run;

@@ -48,7 +48,14 @@ pub fn unfit(run: &BenchRun) -> Option<String> {
         return Some(format!("other processes took too much of the processors in {}", noisy.name));
     }
     let missing = |arm: &&crate::arm::Arm| run.find(arm.id).is_none();
-    crate::arms::ARMS.iter().find(missing).map(|arm| format!("{} was not run", arm.id))
+    if let Some(arm) = crate::arms::ARMS.iter().find(missing) {
+        return Some(format!("{} was not run", arm.id));
+    }
+    // Without the best of them, the next would pass for the best.
+    let figures = Figures::of(run);
+    let unmeasured =
+        |name: &&&str| figures.get("peers", &format!("{name}_moves_per_sec_16")).is_none();
+    crate::peers::NAMES.iter().find(unmeasured).map(|name| format!("{name} was not measured"))
 }
 
 /// `REFSTONE_BENCH_OTHERS_MAX` sets another limit, in processors.
@@ -102,6 +109,13 @@ mod tests {
     fn full_run() -> BenchRun {
         let ids = crate::arms::ARMS.map(|arm| arm.id);
         let result = |id: &str| BenchResult { name: id.to_owned(), ..BenchResult::default() };
+        let with_peers = |mut result: BenchResult| {
+            if result.name == "refstone.peers" {
+                let keys = crate::peers::NAMES.map(|name| format!("{name}_moves_per_sec_16"));
+                keys.into_iter().for_each(|key| drop(result.metrics.insert(key, 1.0.into())));
+            }
+            result
+        };
         let passed = |id: &str| TestOutcome {
             name: id.to_owned(),
             passed: true,
@@ -116,7 +130,7 @@ mod tests {
             machine: "2-core something".to_owned(),
             cores: 2,
             machine_facts: None,
-            results: ids.map(result).into(),
+            results: ids.map(result).map(with_peers).into(),
             tests: ids.map(passed).into(),
         }
     }
@@ -137,6 +151,10 @@ mod tests {
         let mut partial = full_run();
         partial.results.pop();
         assert!(unfit(&partial).unwrap().ends_with("was not run"));
+        let mut best_left_out = full_run();
+        let peers = best_left_out.results.iter_mut().find(|result| result.name == "refstone.peers");
+        peers.unwrap().metrics.remove("rocksdb_moves_per_sec_16");
+        assert_eq!(unfit(&best_left_out).unwrap(), "rocksdb was not measured");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The README's tables.
 
 use crate::report::figures::{Figures, show};
+use crate::workload::BATCH;
 
 /// What the project set out to reach. The aims are decisions, not measurements.
 struct Aim {
@@ -26,14 +27,6 @@ const AIMS: &[Aim] = &[
     at_least("16 writers over one, ×", GROUP, "group_commit_x", 7.0),
     at_least("64 writers over one, ×", GROUP, "group_commit_x_64", 16.0),
     at_least("256 writers over one, ×", GROUP, "group_commit_x_256", 20.0),
-    at_least(
-        "the same if syncs had been equal: 16, ×",
-        GROUP,
-        "group_commit_equal_syncs_x_16",
-        7.0,
-    ),
-    at_least("64, ×", GROUP, "group_commit_equal_syncs_x_64", 16.0),
-    at_least("256, ×", GROUP, "group_commit_equal_syncs_x_256", 20.0),
     at_least("efficiency of a sync at 16 writers", GROUP, "group_efficiency_16", 0.5),
     at_least("one writer over the bare disk, ×", APPEND, "device_floor_x", 0.95),
     at_least("one writer over the best peer, ×", "peers", "best_peer_x_1", 1.0),
@@ -69,8 +62,8 @@ pub(super) fn all(figures: &Figures<'_>) -> Vec<(&'static str, String)> {
     vec![
         ("figures", aims(figures)),
         ("group-commit", group_commit(figures)),
-        ("peers", peers(figures, "", &[1, 16, 64])),
-        ("peers-batch", peers(figures, "_b", &[1, 16])),
+        ("peers", peers(figures, "", 1, &[1, 16, 64])),
+        ("peers-batch", peers(figures, "_b", BATCH, &[1, 16])),
         ("push", push(figures)),
         ("reading", reading(figures)),
     ]
@@ -87,11 +80,31 @@ fn aims(figures: &Figures<'_>) -> String {
             aim.what.to_owned(),
             format!("{sign} {}", show(aim.value)),
             figures.show(aim.arm, aim.key),
-            if met { "yes" } else { "no" }.to_owned(),
+            reached_in_words(aim, met, reached).to_owned(),
         ]
     });
-    table(&["figure", "aim", "measured", "reached"], rows, &figures.caption(GROUP))
+    let mut arms: Vec<_> = AIMS.iter().map(|aim| aim.arm).collect();
+    arms.dedup();
+    let caption = format!("{} {UNCOMPACTED}", figures.caption_of(&arms));
+    table(&["figure", "aim", "measured", "reached"], rows, &caption)
 }
+
+/// Pairs of one run differ by more.
+const NOISE: f64 = 0.05;
+
+/// Whoever is to be overtaken may be level.
+fn reached_in_words(aim: &Aim, met: bool, reached: Option<f64>) -> &'static str {
+    let is_level = aim.value == 1.0 && aim.at_least;
+    match (met, reached) {
+        (_, Some(reached)) if is_level && (reached - aim.value).abs() < NOISE => "level",
+        (true, _) => "yes",
+        (false, _) => "no",
+    }
+}
+
+/// Of the arms that measure the commit path alone.
+const UNCOMPACTED: &str = "Group commit and appending are measured without compactions in between; \
+                           the peers, and what is sustained, with them.";
 
 fn group_commit(figures: &Figures<'_>) -> String {
     let rows = [1, 2, 4, 8, 16, 32, 64, 256].map(|writers| {
@@ -106,18 +119,28 @@ fn group_commit(figures: &Figures<'_>) -> String {
         ]
     });
     let head = ["writers", "durable pushes/s", "p50 µs", "p99 µs", "max µs", "syncs per push"];
-    table(&head, rows, &figures.caption(GROUP))
+    table(&head, rows, &format!("{} Without compactions in between.", figures.caption(GROUP)))
 }
 
+/// Fewer transactions than this in all runs of a store give no ratio.
+const COMMITS_MIN: f64 = 100.0;
+
 /// Durable moves per second, and how many times as many refstone makes in the same pairs of runs.
-fn peers(figures: &Figures<'_>, suffix: &str, writers: &[usize]) -> String {
+fn peers(figures: &Figures<'_>, suffix: &str, batch: usize, writers: &[usize]) -> String {
+    let seconds = figures.get("peers", &format!("run_seconds{suffix}")).unwrap_or_default();
+    let is_few =
+        |rate: Option<f64>| rate.is_some_and(|rate| rate * seconds / (batch as f64) < COMMITS_MIN);
     let heads: Vec<String> =
         writers.iter().map(|w| format!("{w} writer{}", if *w == 1 { "" } else { "s" })).collect();
     let mut head = vec!["durable moves/s"];
     head.extend(heads.iter().map(String::as_str));
     let rows = figures.stores().map(|name| {
         let cell = |writers: &usize| {
-            let rate = figures.show("peers", &format!("{name}{suffix}_moves_per_sec_{writers}"));
+            let key = format!("{name}{suffix}_moves_per_sec_{writers}");
+            let rate = figures.show("peers", &key);
+            if is_few(figures.get("peers", &key)) {
+                return format!("{rate} (few)");
+            }
             match figures.get("peers", &format!("{name}{suffix}_x_{writers}")) {
                 Some(ratio) => format!("{rate} (×{})", show(ratio)),
                 None => rate,
@@ -128,7 +151,8 @@ fn peers(figures: &Figures<'_>, suffix: &str, writers: &[usize]) -> String {
         row
     });
     let caption = format!(
-        "{} In brackets: refstone over that store, median of interleaved pairs.",
+        "{} In brackets: refstone over that store, median of interleaved pairs; `few`: a run had less \
+         than {COMMITS_MIN} transactions. Git syncs neither its directories nor its reflogs in files.",
         figures.caption("peers")
     );
     table(&head, rows, &caption)
@@ -158,6 +182,7 @@ fn reading(figures: &Figures<'_>) -> String {
         ("the newest 100 moves of a live log of 100, cold, ms", "cold_history", "tail_small_ms"),
         ("of one of 16,000, ms", "cold_history", "tail_large_ms"),
         ("100,000 refs in one transaction in git reftable, s", "bulk", "git_reftable_small_s"),
+        ("in SQLite, s", "bulk", "sqlite_small_s"),
         ("list 1M refs after half were deleted and made again, ms", "scan", "list_again_ms"),
         ("a ref in the place of a directory that had 100,000, µs", "scan", "emptied_directory_us"),
         ("memory of that open of 1M refs, MB", "cold_open", "memory_few_frames_mb"),
@@ -178,8 +203,10 @@ fn reading(figures: &Figures<'_>) -> String {
         ("polars, s", "reader", "polars_s"),
         ("duckdb, s", "reader", "duckdb_s"),
     ];
+    let mut arms = rows.map(|(_, arm, _)| arm).to_vec();
+    arms.dedup();
     let rows = rows.map(|(what, arm, key)| vec![what.to_owned(), figures.show(arm, key)]);
-    table(&["reading and bulk", "measured"], rows, &figures.caption("cold_open"))
+    table(&["reading and bulk", "measured"], rows, &figures.caption_of(&arms))
 }
 
 fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>, caption: &str) -> String {
@@ -194,6 +221,20 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>, caption: &s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Breaks: calling what differs less than pairs do ahead, or behind.
+    #[test]
+    fn who_is_level_is_neither_ahead_nor_behind() {
+        let [level, other] = [1.0, 6.0].map(|value| at_least("x", GROUP, "x", value));
+        let said =
+            |aim: &Aim, reached: f64| reached_in_words(aim, reached >= aim.value, Some(reached));
+        assert_eq!(
+            [0.94, 0.96, 1.04, 1.06].map(|x| said(&level, x)),
+            ["no", "level", "level", "yes"]
+        );
+        assert_eq!([5.99, 6.0].map(|x| said(&other, x)), ["no", "yes"]);
+        assert_eq!(reached_in_words(&level, false, None), "no");
+    }
 
     #[test]
     fn a_table_is_markdown_with_a_caption() {
