@@ -14,7 +14,7 @@ use crate::measure::{floor, host};
 use crate::verdict::Verdict;
 
 /// Neighbours that take more make a run noisy, which its row then says.
-pub const OTHERS_CORES_MAX: f64 = 0.5;
+pub const OTHERS_CORES_MAX: f64 = 0.2;
 
 /// How much an arm does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
